@@ -1,0 +1,187 @@
+//! What crosses from the host to a running kernel: the launch parameters, the control block at the
+//! start of every rank's symmetric region, and the record of a fault.
+//!
+//! The launcher writes these as bytes and the woven entry reads them, on a GPU and on a simulated
+//! rank alike, so every type here is `repr(C)` and made of fixed-size words. Addresses are `u64`:
+//! device addresses on a GPU, host addresses on a simulated rank.
+
+/// The largest world one launch can span.
+pub const MAX_WORLD: usize = 8;
+/// The largest number of axes of a stage's grid or of a channel's slots.
+pub const MAX_AXES: usize = 4;
+/// The largest number of named dimensions (`m`, `n`, `k`, …) of a kernel.
+pub const MAX_DIMS: usize = 6;
+/// "None", where a field holds an index.
+pub const NONE: u32 = u32::MAX;
+
+/// What every launch carries, whatever the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// This rank.
+    pub rank: u32,
+    /// The number of ranks.
+    pub world: u32,
+    /// The number of CTAs of the grid; all of them are resident.
+    pub ctas: u32,
+    /// How many CTAs of this rank may drive the link at once; 0 means any number.
+    pub link_limit: u32,
+    /// A wait gives up this many nanoseconds after every rank has started. Never 0.
+    pub deadline_ns: u64,
+    /// Address of a table of `world` words: the base of the kernel's symmetric region on each rank.
+    pub regions: u64,
+    /// Address of this rank's [`FaultRecord`], in memory that the host can read at any time.
+    pub fault: u64,
+    /// Simulated ranks: address of the fabric that signals and waits go through. 0 on a GPU.
+    pub fabric: u64,
+    /// Fault injection: the channel whose signal this rank withholds, or [`NONE`].
+    pub drop_channel: u32,
+    /// Fault injection: the (linear) slot whose signal is withheld.
+    pub drop_slot: u32,
+    /// The sizes bound to the kernel's named dimensions, in the order of its specification.
+    pub dims: [u32; MAX_DIMS],
+}
+
+/// A matrix in one rank's memory, row-major, `pitch` bytes from row to row.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MatrixArg {
+    /// Address of the first element, 16-byte aligned.
+    pub data: u64,
+    /// Bytes from one row to the next, a multiple of 16.
+    pub pitch: u64,
+    /// Address of three TMA descriptors (`CUtensorMap`, 128 bytes each) whose boxes are 64, 128 and
+    /// 256 rows tall, 1 part deep and 128 bytes wide, with the 128-byte swizzle. Each describes
+    /// `[parts][part_rows][columns]`. 0 where there is none: on a simulated rank, or for an empty matrix.
+    pub maps: u64,
+    /// Rows in all.
+    pub rows: u32,
+    /// Columns.
+    pub columns: u32,
+    /// Rows of one part: all of them, or ⌈rows / world⌉ for a sharded matrix.
+    pub part_rows: u32,
+    /// Parts: 1, or the number of ranks for a sharded matrix.
+    pub parts: u32,
+}
+
+/// A channel's place in the symmetric region, the same on every rank.
+///
+/// A rank's region holds, for each channel, two data buffers (for even and odd epochs) of
+/// `product(slots)` slots and one signal word per slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChannelArg {
+    /// Slots along each axis; 1 beyond the channel's arity.
+    pub slots: [u32; MAX_AXES],
+    /// Offset in the region of the data buffer of even epochs, 128-byte aligned.
+    pub data: u64,
+    /// Bytes from the buffer of even epochs to that of odd ones.
+    pub parity_stride: u64,
+    /// Bytes of one slot, a multiple of 128.
+    pub slot_bytes: u64,
+    /// Offset in the region of the signals, one `u32` per slot.
+    pub signals: u64,
+    /// Columns of a panel slot; the tile's columns for a tile slot.
+    pub columns: u32,
+    /// 1: the sender keeps the tile in its own region and the receiver loads it from there.
+    /// 0: the sender stores it into the receiver's region.
+    pub pull: u32,
+}
+
+/// The parameters of an entry, in the order in which the launcher lays them out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Params<const MATRICES: usize, const CHANNELS: usize, const SCALARS: usize> {
+    /// What every launch carries.
+    pub head: Head,
+    /// The matrices, in the order of the kernel's arguments.
+    pub matrices: [MatrixArg; MATRICES],
+    /// The channels, in the order of their declarations.
+    pub channels: [ChannelArg; CHANNELS],
+    /// Scalars, each in the low bytes of a word.
+    pub scalars: [u64; SCALARS],
+}
+
+/// The control block at offset 0 of every rank's symmetric region.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Control {
+    /// The last epoch that finished here. A launch's epoch is this plus one; the last CTA to leave
+    /// advances it.
+    pub epoch: u32,
+    /// CTAs that have left the current launch.
+    pub left: u32,
+    /// Not 0: every wait ends at once and nothing more is sent.
+    pub abort: u32,
+    /// Set by the first thread that records a fault.
+    pub faulted: u32,
+    _pad0: [u32; 28],
+    /// The epoch that rank `i` last started, written by rank `i`.
+    pub started: [u32; MAX_WORLD],
+    _pad1: [u32; 24],
+    /// The epoch that rank `i` last finished, written by rank `i`: its slots of that epoch may be
+    /// overwritten.
+    pub finished: [u32; MAX_WORLD],
+    _pad2: [u32; 24],
+    /// The link limit's tickets taken…
+    pub link_taken: u32,
+    _pad3: [u32; 31],
+    /// … and given back.
+    pub link_returned: u32,
+    _pad4: [u32; 31],
+}
+
+/// Why a launch was given up.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// No fault.
+    None = 0,
+    /// A signal did not arrive before the deadline.
+    MissingSignal = 1,
+    /// A slot index, or a rank to send to, was out of range.
+    SlotOutOfRange = 2,
+    /// The tile function panicked (an index out of bounds, say).
+    Panic = 3,
+    /// A slot's receiver did not finish the launch before last, so the slot could not be reused.
+    NotAcknowledged = 4,
+    /// Simulation: every CTA waits and none can go on.
+    Deadlock = 5,
+    /// Simulation: a slot was read without its signal, or overwritten while it could still be read.
+    Race = 6,
+}
+
+/// What the first fault of a rank leaves behind.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FaultRecord {
+    /// A [`FaultKind`].
+    pub kind: u32,
+    /// The rank that noticed.
+    pub rank: u32,
+    /// The stage's index in the kernel.
+    pub stage: u32,
+    /// The tile's coordinates in the stage's grid; [`NONE`] beyond its arity.
+    pub tile: [u32; MAX_AXES],
+    /// The channel's index, or [`NONE`].
+    pub channel: u32,
+    /// The slot's coordinates; [`NONE`] beyond the arity.
+    pub slot: [u32; MAX_AXES],
+    /// The rank that should have sent, or was to be sent to; [`NONE`] where it can't be told.
+    pub peer: u32,
+    /// The count that was waited for.
+    pub expected: u32,
+    /// The count that was seen last.
+    pub seen: u32,
+    /// Source line of a panic.
+    pub line: u32,
+    /// Length of `file`.
+    pub file_length: u32,
+    /// Source file of a panic, UTF-8, its end if it is longer.
+    pub file: [u8; 128],
+}
+
+const _: () = {
+    assert!(size_of::<Head>() % 8 == 0 && size_of::<MatrixArg>() % 8 == 0 && size_of::<ChannelArg>() % 8 == 0);
+    assert!(size_of::<Control>() % 128 == 0);
+};

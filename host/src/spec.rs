@@ -1,0 +1,179 @@
+//! The description of a kernel that `#[entwine::kernel]` leaves for the launcher: what its stages,
+//! channels and arguments are, and which entries were compiled for it. Plain static data; everything
+//! that is done with it is ordinary code in this crate.
+
+use entwine_device::abi::Head;
+
+/// A whole kernel.
+#[derive(Debug)]
+pub struct KernelSpec {
+    /// The kernel module's name.
+    pub name: &'static str,
+    /// The compiled device code of the kernel's crate, PTX text; `None` if it was built without.
+    pub ptx: Option<&'static str>,
+    /// The named dimensions, in the order of [`Head::dims`].
+    pub dims: &'static [&'static str],
+    /// The stages, in the order in which every CTA walks them.
+    pub stages: &'static [StageSpec],
+    /// The channels, in the order of their declarations.
+    pub channels: &'static [ChannelSpec],
+    /// The launch arguments, in the order of the fields of the generated `Args`.
+    pub arguments: &'static [ArgumentSpec],
+    /// The compiled variants, preferred ones first.
+    pub variants: &'static [VariantSpec],
+}
+
+/// A stage: a tile function and the grid of tiles it covers on each rank.
+#[derive(Debug)]
+pub struct StageSpec {
+    /// The tile function's name.
+    pub name: &'static str,
+    /// Tiles along each axis.
+    pub grid: &'static [Extent],
+    /// The order's name, as written.
+    pub order: &'static str,
+    /// The CTAs that carry this stage alone; `None` for all that no other stage has to itself.
+    pub ctas: Option<u32>,
+    /// Indices of the channels that it sends on.
+    pub sends: &'static [usize],
+    /// Indices of the channels that it receives on.
+    pub receives: &'static [usize],
+}
+
+/// A channel from one stage to another.
+#[derive(Debug)]
+pub struct ChannelSpec {
+    /// The channel's type name.
+    pub name: &'static str,
+    /// Slots along each axis.
+    pub slots: &'static [Extent],
+    /// What one slot holds.
+    pub item: ItemSpec,
+    /// Who receives what is stored.
+    pub route: Route,
+    /// The tile stays in the sender's memory and the receiver loads it (`pull`), or the sender stores
+    /// it into the receiver's (`push`).
+    pub pull: bool,
+}
+
+/// What one slot of a channel holds.
+#[derive(Debug)]
+pub enum ItemSpec {
+    /// `Tile<E, rows, columns>`.
+    Tile {
+        /// The element type, which may be the variant's.
+        element: ElementSpec,
+        /// Rows.
+        rows: Extent,
+        /// Columns.
+        columns: Extent,
+    },
+    /// `Panel<E, rows>`: `rows` rows by as many columns as the launch says.
+    Panel {
+        /// The element type, which may be the variant's.
+        element: ElementSpec,
+        /// Rows.
+        rows: Extent,
+        /// Columns.
+        columns: Extent,
+    },
+}
+
+/// Who receives what is stored into a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// The rank that the tile function names.
+    One,
+    /// Every other rank.
+    Peers,
+}
+
+/// A launch argument.
+#[derive(Debug)]
+pub struct ArgumentSpec {
+    /// The field's name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ArgumentKind,
+}
+
+/// The kinds of launch arguments.
+#[derive(Debug)]
+pub enum ArgumentKind {
+    /// A matrix.
+    Matrix {
+        /// The element type, which may be the variant's.
+        element: ElementSpec,
+        /// Rows: a named dimension alone binds it, anything else is checked. `x / world` alone is
+        /// rank `r`'s share of `x` rows: `min(⌈x / world⌉, x − r·⌈x / world⌉)`, not below 0.
+        rows: Extent,
+        /// Columns, likewise.
+        columns: Extent,
+        /// The tile functions see its rows in `world` parts.
+        sharded: bool,
+        /// It is written.
+        mutable: bool,
+    },
+    /// A scalar, passed in the low bytes of a word.
+    Scalar(&'static str),
+}
+
+/// An element type as the signature names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementSpec {
+    /// The kernel's element type `T`, another one in each variant.
+    Variant,
+    /// One type in every variant.
+    Fixed(ElementType),
+}
+
+/// The element types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// `half::bf16`
+    Bf16,
+    /// `half::f16`
+    F16,
+    /// `f32`
+    F32,
+}
+
+/// A size in terms of the launch.
+#[derive(Debug)]
+pub enum Extent {
+    /// The named dimension of this index.
+    Dim(usize),
+    /// The number of ranks.
+    World,
+    /// A number.
+    Literal(u32),
+    /// `BM`, the variant's tile rows.
+    TileRows,
+    /// `BN`, the variant's tile columns.
+    TileColumns,
+    /// A sum.
+    Add(&'static Extent, &'static Extent),
+    /// A product.
+    Mul(&'static Extent, &'static Extent),
+    /// A quotient, rounded up: as many tiles as it takes.
+    DivCeil(&'static Extent, &'static Extent),
+}
+
+/// One compiled form of a kernel.
+#[derive(Debug)]
+pub struct VariantSpec {
+    /// The PTX entry.
+    pub entry: &'static str,
+    /// `T`.
+    pub element: ElementType,
+    /// `BM`, `BN`.
+    pub tile: (u32, u32),
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Dynamic shared memory of a CTA, in bytes.
+    pub shared_bytes: u32,
+    /// Walks every stage as CTA `cta` of a simulated rank.
+    ///
+    /// `params` points at the kernel's `Params`, laid out as for the entry.
+    pub simulate: unsafe fn(params: *const Head, cta: u32),
+}
