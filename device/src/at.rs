@@ -1,0 +1,45 @@
+//! Where a tile function is.
+
+use core::ops::Index;
+
+use crate::role::Role;
+
+/// The tile that a tile function computes, in its stage's grid of `D` axes, and the rank it runs on.
+/// In a tile function the role `R` is left out: `At<3>`.
+pub struct At<'c, const D: usize, R: Role> {
+    role: &'c R,
+    coordinates: [u32; D],
+}
+
+impl<'c, const D: usize, R: Role> At<'c, D, R> {
+    #[inline(always)]
+    pub(crate) fn new(role: &'c R, coordinates: [u32; D]) -> Self {
+        At { role, coordinates }
+    }
+
+    /// The tile's coordinates.
+    #[inline(always)]
+    pub fn coordinates(&self) -> [u32; D] {
+        self.coordinates
+    }
+
+    /// This rank.
+    #[inline(always)]
+    pub fn rank(&self) -> u32 {
+        self.role.head().rank
+    }
+
+    /// The number of ranks.
+    #[inline(always)]
+    pub fn world(&self) -> u32 {
+        self.role.head().world
+    }
+}
+
+impl<const D: usize, R: Role> Index<usize> for At<'_, D, R> {
+    type Output = u32;
+    #[inline(always)]
+    fn index(&self, axis: usize) -> &u32 {
+        &self.coordinates[axis]
+    }
+}

@@ -1,0 +1,103 @@
+//! The element types of matrices and tiles.
+
+use half::{bf16, f16};
+
+/// A type that matrices and tiles can hold. Arithmetic on elements is done in `f32`.
+pub trait Element: Copy + core::marker::Send + Sync + 'static {
+    /// Bytes of one element.
+    const SIZE: u32 = size_of::<Self>() as u32;
+
+    /// The value as `f32`, exact.
+    fn to_f32(self) -> f32;
+
+    /// The nearest value, ties to even.
+    fn from_f32(value: f32) -> Self;
+}
+
+/// An element type that [`matmul`](crate::matmul) multiplies.
+pub trait MatmulElement: Element {
+    /// Two values, the first in the low half, each rounded to nearest, ties to even.
+    fn pack(low: f32, high: f32) -> u32;
+
+    /// The two values of a packed word, the low half first.
+    fn unpack(word: u32) -> (f32, f32);
+
+    /// One `wgmma` step of 16 along K: `accumulator += A·Bᵀ`, A and B in shared memory at these descriptors.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64);
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Element for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits((self.to_bits() as u32) << 16)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        bf16::from_bits(<Self as MatmulElement>::pack(value, 0.0) as u16)
+    }
+}
+
+impl Element for f16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        <Self as MatmulElement>::unpack(self.to_bits() as u32).0
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        f16::from_bits(<Self as MatmulElement>::pack(value, 0.0) as u16)
+    }
+}
+
+impl MatmulElement for bf16 {
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        #[cfg(target_arch = "nvptx64")]
+        return crate::ptx::pack_bf16(low, high);
+        #[cfg(not(target_arch = "nvptx64"))]
+        return bf16::from_f32(low).to_bits() as u32 | (bf16::from_f32(high).to_bits() as u32) << 16;
+    }
+    #[inline(always)]
+    fn unpack(word: u32) -> (f32, f32) {
+        (f32::from_bits(word << 16), f32::from_bits(word & 0xffff_0000))
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+        unsafe { accumulator.wgmma_bf16(a, b) }
+    }
+}
+
+impl MatmulElement for f16 {
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        #[cfg(target_arch = "nvptx64")]
+        return crate::ptx::pack_f16(low, high);
+        #[cfg(not(target_arch = "nvptx64"))]
+        return f16::from_f32(low).to_bits() as u32 | (f16::from_f32(high).to_bits() as u32) << 16;
+    }
+    #[inline(always)]
+    fn unpack(word: u32) -> (f32, f32) {
+        #[cfg(target_arch = "nvptx64")]
+        return crate::ptx::unpack_f16(word);
+        #[cfg(not(target_arch = "nvptx64"))]
+        return (f16::from_bits(word as u16).to_f32(), f16::from_bits((word >> 16) as u16).to_f32());
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+        unsafe { accumulator.wgmma_f16(a, b) }
+    }
+}

@@ -1,0 +1,45 @@
+//! Entwine's device library: what tile functions are written with, and what they are woven into.
+//!
+//! A tile function is generic over its [`Role`]: each operation on a tile, a matrix or a channel is
+//! handed to the role, which does its own part of it. On a GPU one CTA runs three roles side by side
+//! (`gpu/`: loader, communication thread, math warpgroups); on a simulated rank one thread runs the
+//! role [`Whole`](cpu::Whole), which does all of it (`cpu/`). The handles (`tile`, `matrix`, `channel`)
+//! hold no behaviour of their own, so both mean the same by construction.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate std;
+
+pub mod abi;
+mod at;
+mod channel;
+mod element;
+mod matrix;
+pub mod order;
+mod place;
+mod role;
+mod shape;
+mod tile;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod cpu;
+#[cfg(target_arch = "nvptx64")]
+pub mod gpu;
+#[cfg(target_arch = "nvptx64")]
+pub mod ptx;
+
+pub use at::At;
+pub use channel::{
+    Channel, Direction, Incoming, PanelItem, Port, Receive, ReceivePort, Route, Send, SendPort, SendReceive, Slot,
+    TileItem,
+};
+pub use element::{Element, MatmulElement};
+pub use half::{bf16, f16};
+pub use matrix::{Matrix, Panel, Shard, Sharded, TileMut, matmul};
+pub use order::{Share, Stage, Step, tiles, walk};
+pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
+pub use role::Role;
+pub use shape::{Shape, TileShape};
+pub use tile::{Rows, Storable, Tile};

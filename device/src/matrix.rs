@@ -1,0 +1,160 @@
+//! Matrices, their panels and their tiles.
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use crate::abi::MatrixArg;
+use crate::channel::Incoming;
+use crate::element::{Element, MatmulElement};
+use crate::place::{MatrixPlace, PanelPlace, Place, part_rows};
+use crate::role::Role;
+use crate::shape::{Shape, TileShape};
+use crate::tile::{Storable, Tile};
+
+/// A row-major matrix in this rank's memory. In a tile function the role `R` is left out: `&Matrix<bf16>`.
+///
+/// No dimension needs to be a multiple of a tile's: what a tile has beyond the edge reads as anything in
+/// rows, as zero in columns, and is not stored.
+pub struct Matrix<'c, E: Element, R: Role> {
+    role: &'c R,
+    arg: MatrixArg,
+    part: u32,
+    element: PhantomData<E>,
+}
+
+impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn woven(role: &'c R, arg: &MatrixArg) -> Self {
+        Matrix { role, arg: *arg, part: 0, element: PhantomData }
+    }
+
+    /// Rows.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        part_rows(&self.arg, self.part)
+    }
+
+    /// Columns.
+    #[inline(always)]
+    pub fn columns(&self) -> u32 {
+        self.arg.columns
+    }
+
+    /// All columns of the `M` rows from row `index · M` on.
+    #[inline(always)]
+    pub fn row_panel<const M: usize>(&self, index: u32) -> Panel<'c, E, M, R> {
+        let place = MatrixPlace { matrix: self.arg, part: self.part, row: index * M as u32, column: 0 };
+        Panel { role: self.role, place: PanelPlace::Matrix(place), element: PhantomData }
+    }
+
+    /// The tile at `[row, column]` of the grid of `M × N` tiles that covers this matrix, to be read.
+    #[inline(always)]
+    pub fn load<const M: usize, const N: usize>(&self, [row, column]: [u32; 2]) -> Incoming<'c, E, M, N, R> {
+        Incoming { role: self.role, place: Place::Matrix(self.place::<M, N>(row, column)), element: PhantomData }
+    }
+
+    /// The tile at `[row, column]` of the grid of tiles that covers this matrix, to be stored to. The
+    /// grid's tiles have the shape of what is stored.
+    #[inline(always)]
+    pub fn tile(&mut self, index: [u32; 2]) -> TileMut<E> {
+        TileMut { arg: self.arg, part: self.part, index, element: PhantomData }
+    }
+
+    #[inline(always)]
+    fn place<const M: usize, const N: usize>(&self, row: u32, column: u32) -> MatrixPlace {
+        MatrixPlace { matrix: self.arg, part: self.part, row: row * M as u32, column: column * N as u32 }
+    }
+}
+
+/// A matrix in this rank's memory whose rows are split evenly over the ranks: rank `r` owns the
+/// `⌈rows / world⌉` rows from `r · ⌈rows / world⌉` on (the last ranks may own fewer, or none).
+/// In a tile function the role `R` is left out: `&Sharded<bf16>`.
+pub struct Sharded<'c, E: Element, R: Role> {
+    role: &'c R,
+    arg: MatrixArg,
+    element: PhantomData<E>,
+}
+
+impl<'c, E: Element, R: Role> Sharded<'c, E, R> {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn woven(role: &'c R, arg: &MatrixArg) -> Self {
+        Sharded { role, arg: *arg, element: PhantomData }
+    }
+
+    /// The rows that `owner` owns, as a matrix of their own.
+    #[inline(always)]
+    pub fn shard(&self, owner: u32) -> Shard<'c, E, R> {
+        Shard(Matrix { role: self.role, arg: self.arg, part: owner, element: PhantomData })
+    }
+
+    /// The rows that `owner` owns, to be stored to.
+    #[inline(always)]
+    pub fn shard_mut(&mut self, owner: u32) -> Matrix<'c, E, R> {
+        self.shard(owner).0
+    }
+}
+
+/// One rank's rows of a [`Sharded`] matrix, to be read.
+pub struct Shard<'c, E: Element, R: Role>(Matrix<'c, E, R>);
+
+impl<'c, E: Element, R: Role> Deref for Shard<'c, E, R> {
+    type Target = Matrix<'c, E, R>;
+    #[inline(always)]
+    fn deref(&self) -> &Matrix<'c, E, R> {
+        &self.0
+    }
+}
+
+/// A tile's place in a matrix that is written.
+pub struct TileMut<E: Element> {
+    arg: MatrixArg,
+    part: u32,
+    index: [u32; 2],
+    element: PhantomData<E>,
+}
+
+impl<E: Element> TileMut<E> {
+    /// Stores `tile`, as far as it lies in the matrix.
+    #[inline(always)]
+    pub fn store<const M: usize, const N: usize, R: Role>(self, tile: impl Storable<E, M, N, R>)
+    where
+        Shape<M, N>: TileShape,
+    {
+        let [row, column] = self.index;
+        tile.store_at(&Place::Matrix(MatrixPlace {
+            matrix: self.arg,
+            part: self.part,
+            row: row * M as u32,
+            column: column * N as u32,
+        }));
+    }
+}
+
+/// `M` rows of a matrix, or of a channel's slot, with all their columns: an operand of [`matmul`].
+pub struct Panel<'c, E: Element, const M: usize, R: Role> {
+    pub(crate) role: &'c R,
+    pub(crate) place: PanelPlace,
+    pub(crate) element: PhantomData<E>,
+}
+
+impl<E: Element, const M: usize, R: Role> Clone for Panel<'_, E, M, R> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Element, const M: usize, R: Role> Copy for Panel<'_, E, M, R> {}
+
+/// `A·Bᵀ`: every row of `a` times every row of `b`, over all their columns, accumulated in `f32`.
+#[inline(always)]
+pub fn matmul<'c, E: MatmulElement, const M: usize, const N: usize, R: Role>(
+    a: Panel<'c, E, M, R>,
+    b: Panel<'c, E, N, R>,
+) -> Tile<'c, f32, M, N, R>
+where
+    Shape<M, N>: TileShape,
+{
+    Tile::from_fragment(a.role, a.role.matmul::<E, M, N>(&a.place, &b.place))
+}

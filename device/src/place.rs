@@ -1,0 +1,108 @@
+//! Where a tile or a panel lies: in a matrix, or in a channel's slot. What roles are told.
+
+use crate::abi::{ChannelArg, MAX_AXES, MatrixArg};
+use crate::channel::Route;
+
+/// A place in a matrix: the rows of one part from `row` on, the columns from `column` on. What lies
+/// beyond the part's edge reads as anything and is not stored.
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixPlace {
+    /// The matrix.
+    pub matrix: MatrixArg,
+    /// The part.
+    pub part: u32,
+    /// First row, counted in the part.
+    pub row: u32,
+    /// First column.
+    pub column: u32,
+}
+
+impl MatrixPlace {
+    /// The number of valid rows of the part, from its first.
+    #[inline(always)]
+    pub fn part_rows(&self) -> u32 {
+        part_rows(&self.matrix, self.part)
+    }
+}
+
+/// The number of rows that part `part` of a matrix has: the last parts may be short or empty.
+#[inline(always)]
+pub fn part_rows(matrix: &MatrixArg, part: u32) -> u32 {
+    let before = part as u64 * matrix.part_rows as u64;
+    let left = (matrix.rows as u64).saturating_sub(before);
+    if left < matrix.part_rows as u64 { left as u32 } else { matrix.part_rows }
+}
+
+/// A slot of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotPlace {
+    /// The channel's index in the kernel.
+    pub channel: u32,
+    /// Its place in the symmetric region.
+    pub arg: ChannelArg,
+    /// The slot's coordinates; 0 beyond the arity.
+    pub index: [u32; MAX_AXES],
+    /// The number of coordinates.
+    pub axes: u32,
+    /// Who receives what is stored.
+    pub route: Route,
+    /// The rank that is sent to, where the route names one.
+    pub to: u32,
+}
+
+impl SlotPlace {
+    /// The slot's position among the channel's slots; `None` if a coordinate is out of range.
+    #[inline(always)]
+    pub fn linear(&self) -> Option<u32> {
+        self.linear_of(self.index)
+    }
+
+    /// The position of another slot of the same channel.
+    #[inline(always)]
+    pub fn linear_of(&self, index: [u32; MAX_AXES]) -> Option<u32> {
+        let s = self.arg.slots;
+        if index[0] >= s[0] || index[1] >= s[1] || index[2] >= s[2] || index[3] >= s[3] {
+            return None;
+        }
+        Some(((index[0] * s[1] + index[1]) * s[2] + index[2]) * s[3] + index[3])
+    }
+
+    /// The position, in the *sender's* region, at which a pulled tile lies: for a route to one rank
+    /// the slot whose first coordinate is the receiver instead of the sender; for a broadcast the slot itself.
+    #[inline(always)]
+    pub fn outbox(&self, receiver: u32) -> Option<u32> {
+        match self.route {
+            Route::Peers => self.linear(),
+            Route::One => self.linear_of([receiver, self.index[1], self.index[2], self.index[3]]),
+        }
+    }
+}
+
+/// Where a tile lies.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In a matrix.
+    Matrix(MatrixPlace),
+    /// In a channel's slot.
+    Slot(SlotPlace),
+}
+
+/// Where a panel lies: all columns, from column 0, of `M` rows.
+#[derive(Clone, Copy, Debug)]
+pub enum PanelPlace {
+    /// In a matrix.
+    Matrix(MatrixPlace),
+    /// In a channel's slot.
+    Slot(SlotPlace),
+}
+
+impl PanelPlace {
+    /// The number of columns.
+    #[inline(always)]
+    pub fn columns(&self) -> u32 {
+        match self {
+            PanelPlace::Matrix(place) => place.matrix.columns,
+            PanelPlace::Slot(place) => place.arg.columns,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What one role does for each operation of a tile function.
+
+use crate::abi::{Head, MAX_AXES};
+use crate::element::{Element, MatmulElement};
+use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::shape::{Shape, TileShape};
+
+/// A role: one of the threads of execution that together carry out a tile function.
+///
+/// All roles of a CTA walk the same tiles through the same control flow, so that they agree on every
+/// hand-over; that is why an operation takes nothing that depends on a tile's elements. Operations that
+/// are not a role's own do nothing in it.
+pub trait Role: Sized {
+    /// What this role holds of a tile: elements on a simulated rank and in the math warpgroups, nothing elsewhere.
+    type Fragment<E: Element, S: TileShape>: Clone;
+
+    /// What this role holds of one `f32` for each row of a tile.
+    type RowFragment<S: TileShape>: Clone;
+
+    /// The launch's parameters.
+    fn head(&self) -> &Head;
+
+    /// This CTA's index in the grid.
+    fn cta(&self) -> u32;
+
+    /// The tile that the following operations belong to, for the report of a fault.
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]);
+
+    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
+    /// Blocks only while none has; all roles of the CTA get the same answer.
+    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32;
+
+    /// `A·Bᵀ` with `f32` accumulation over all columns of both panels.
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(
+        &self,
+        a: &PanelPlace,
+        b: &PanelPlace,
+    ) -> Self::Fragment<f32, Shape<M, N>>
+    where
+        Shape<M, N>: TileShape;
+
+    /// Adds the tile at `from` (waiting for its signal, if it lies in a slot) to `sum`.
+    fn accumulate<E: Element, S: TileShape>(&self, sum: &mut Self::Fragment<f32, S>, from: &Place);
+
+    /// The tile at `from` (waiting for its signal, if it lies in a slot).
+    fn load<E: Element, S: TileShape>(&self, from: &Place) -> Self::Fragment<E, S>;
+
+    /// Stores a tile at `to`; if that is a slot, releases and signals it.
+    fn store<E: Element, S: TileShape>(&self, tile: &Self::Fragment<E, S>, to: &Place);
+
+    /// Moves a tile (waiting for its signal, if it lies in a slot) without computing on it.
+    fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place);
+
+    /// Moves a panel of `M` rows into a slot, releases and signals it.
+    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace);
+
+    /// A tile whose elements are all `value`.
+    fn splat<E: Element, S: TileShape>(&self, value: f32) -> Self::Fragment<E, S>;
+
+    /// A tile of `f(x)`, for each element.
+    fn map<E: Element, S: TileShape>(tile: Self::Fragment<E, S>, f: impl Fn(f32) -> f32) -> Self::Fragment<E, S>;
+
+    /// A tile of `f(x, y)`, for each pair of elements.
+    fn zip<E: Element, F: Element, S: TileShape>(
+        left: Self::Fragment<E, S>,
+        right: &Self::Fragment<F, S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::Fragment<E, S>;
+
+    /// The same values as another element type.
+    fn cast<E: Element, F: Element, S: TileShape>(tile: &Self::Fragment<E, S>) -> Self::Fragment<F, S>;
+
+    /// For each row, `f` over its elements, in an order fixed by the role; `f` is associative up to rounding.
+    fn reduce_rows<E: Element, S: TileShape>(
+        tile: &Self::Fragment<E, S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::RowFragment<S>;
+
+    /// A tile of `f(x, r)`, with the value `r` of each element's row.
+    fn zip_rows<E: Element, S: TileShape>(
+        tile: Self::Fragment<E, S>,
+        rows: &Self::RowFragment<S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::Fragment<E, S>;
+
+    /// Row values of `f(x)`.
+    fn map_row_values<S: TileShape>(rows: Self::RowFragment<S>, f: impl Fn(f32) -> f32) -> Self::RowFragment<S>;
+}

@@ -1,0 +1,4 @@
+//! x
+#![no_std]
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod spec;
