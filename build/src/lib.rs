@@ -1,1 +1,119 @@
-//! To come.
+//! Compiles a crate of Entwine kernels to PTX. In `main` of the kernel crate's `build.rs`:
+//!
+//! ```no_run
+//! entwine_build::compile();
+//! ```
+//!
+//! # What a kernel crate looks like
+//!
+//! The crate is compiled twice: as an ordinary library for the host, and for `nvptx64-nvidia-cuda`, which
+//! has `core` and nothing more. So
+//!
+//! * `lib.rs` starts with `#![no_std]`, or with `#![cfg_attr(target_arch = "nvptx64", no_std)]` if the host
+//!   side uses `std`;
+//! * modules for the host alone are gated by `#[cfg(not(target_arch = "nvptx64"))]`;
+//! * dependencies for the host alone, other kernel crates among them, stand in the manifest under
+//!   `[target.'cfg(not(target_arch = "nvptx64"))'.dependencies]`;
+//! * it depends on `entwine`, which brings the panic handler of the device side.
+//!
+//! Nothing else is asked of the manifest: crate types, profiles, feature gates and flags are set here. The
+//! crate's enabled features are those of the device side too. Items that belong in the PTX of the crate
+//! being compiled, but not in that of a crate that depends on it, are gated by `#[cfg(entwine_entries)]`.
+//!
+//! # What comes out
+//!
+//! The environment variable `ENTWINE_PTX` of the crate's own compilation: the path of its PTX. It is not set
+//! if no compiler for the device was found, and a warning says what to install.
+//!
+//! # Settings
+//!
+//! * `ENTWINE_RUSTC`: the compiler for the device, in place of a search for one.
+//! * `ENTWINE_REQUIRE_DEVICE=1`: no compiler for the device is an error.
+
+mod error;
+mod nested;
+pub mod ptx;
+mod toolchain;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use error::Error;
+use nested::Package;
+use toolchain::Search;
+
+const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// Compiles the crate whose build script calls this to PTX, and sets `ENTWINE_PTX` to the PTX's path.
+///
+/// Ends the build script with the compiler's diagnostics if the device code doesn't compile.
+pub fn compile() {
+    if variable("TARGET") == TARGET {
+        return; // This is the crate's compilation for the device, which runs the same build script.
+    }
+    println!("cargo::rustc-check-cfg=cfg(entwine_entries)");
+    println!("cargo::rerun-if-env-changed=ENTWINE_RUSTC");
+    println!("cargo::rerun-if-env-changed=ENTWINE_REQUIRE_DEVICE");
+    let search = Search::from_environment();
+    let outcome = match search.first_fit() {
+        Ok(toolchain) => compile_with(&toolchain),
+        Err(rejected) => {
+            search.watched().iter().for_each(|path| watch(path));
+            Err(Error::NoToolchain(rejected))
+        }
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(error @ Error::NoToolchain(_)) if !required() => {
+            error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
+            watch(&Package::from_environment().manifest);
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            process::exit(1);
+        }
+    }
+}
+
+fn compile_with(toolchain: &toolchain::Toolchain) -> Result<(), Error> {
+    let package = Package::from_environment();
+    let output = nested::compile(toolchain, &package)?;
+    output.sources.iter().for_each(|path| watch(path));
+    watch(&toolchain.rustc);
+
+    let text = read(&output.assembly)?;
+    let module = ptx::Module::from_compiler(&text).map_err(|faults| Error::Ptx(package.name.clone(), faults))?;
+    for function in module.functions_with_local_memory() {
+        println!(
+            "cargo::warning=`{function}` keeps variables in local memory, which is slow: index arrays by constants, \
+             and see that every loop over them unrolls"
+        );
+    }
+
+    let path = PathBuf::from(variable("OUT_DIR")).join("entwine.ptx");
+    // An equal file is left alone, so that what includes it stays fresh.
+    if fs::read_to_string(&path).ok().as_deref() != Some(module.text()) {
+        fs::write(&path, module.text()).map_err(|error| Error::File(path.clone(), error))?;
+    }
+    println!("cargo::rustc-env=ENTWINE_PTX={}", path.display());
+    Ok(())
+}
+
+fn required() -> bool {
+    env::var("ENTWINE_REQUIRE_DEVICE").is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+fn watch(path: &Path) {
+    println!("cargo::rerun-if-changed={}", path.display());
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| Error::File(path.to_owned(), error))
+}
+
+/// A variable that cargo sets for every build script.
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("`{name}` is not set: call `entwine_build::compile` from a build script"))
+}

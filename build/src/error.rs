@@ -1,0 +1,45 @@
+//! Why there is no PTX.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::ptx::Fault;
+use crate::toolchain::Rejected;
+
+#[derive(Debug)]
+pub enum Error {
+    /// No compiler for the device was found; each that was looked at, and what it lacks.
+    NoToolchain(Vec<Rejected>),
+    /// The package's device code doesn't compile; the compiler's diagnostics.
+    Compile(String, String),
+    /// The package's PTX is not fit for use.
+    Ptx(String, Vec<Fault>),
+    /// A program couldn't be started.
+    Start(PathBuf, io::Error),
+    /// A file couldn't be read or written.
+    File(PathBuf, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoToolchain(rejected) => {
+                writeln!(f, "no compiler for the device: simulated ranks work, GPU launches will be refused.")?;
+                writeln!(f, "Install the sources of the compiler in use (`rustup component add rust-src`),")?;
+                writeln!(f, "or Debian's and Ubuntu's packages `rustc-web` and `rust-web-src`,")?;
+                write!(f, "or set ENTWINE_RUSTC to a rustc that has its library sources.")?;
+                rejected.iter().try_for_each(|candidate| write!(f, "\nlooked at {candidate}"))
+            }
+            Error::Compile(package, diagnostics) => {
+                write!(f, "{}\n\nerror: the device code of `{package}` doesn't compile", diagnostics.trim_end())
+            }
+            Error::Ptx(package, faults) => {
+                write!(f, "error: the device code of `{package}` compiles, but its PTX can't be used")?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+            Error::Start(program, error) => write!(f, "error: couldn't start `{}`: {error}", program.display()),
+            Error::File(path, error) => write!(f, "error: couldn't access `{}`: {error}", path.display()),
+        }
+    }
+}
