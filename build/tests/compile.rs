@@ -1,0 +1,127 @@
+//! `compile()` as a kernel crate's build script sees it: a small workspace is built, edited, broken and mended.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A copy of the workspace in `tests/fixture`, with a target folder of its own.
+struct Workspace(PathBuf);
+
+impl Workspace {
+    fn new(name: &str) -> Workspace {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&root);
+        let this_crate = Path::new(env!("CARGO_MANIFEST_DIR"));
+        copy(&this_crate.join("tests/fixture"), &root);
+        fs::copy(this_crate.join("../Cargo.lock"), root.join("Cargo.lock")).unwrap();
+        let workspace = Workspace(root);
+        workspace.edit("kernels/Cargo.toml", "@entwine-build@", this_crate.to_str().unwrap());
+        workspace
+    }
+
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let path = self.0.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file} has no `{from}`");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+
+    /// `cargo run` of the kernel crate, which prints its PTX.
+    fn cargo_run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["run", "--offline", "--package=fixture-kernels"]).args(arguments);
+        cargo.current_dir(&self.0).env_remove("CARGO_TARGET_DIR").env_remove("ENTWINE_REQUIRE_DEVICE");
+        cargo.envs(settings.iter().copied()).output().unwrap()
+    }
+
+    /// The PTX of a build that must succeed, and the time it took.
+    fn ptx(&self, arguments: &[&str]) -> (String, Duration) {
+        let start = Instant::now();
+        let output = self.cargo_run(arguments, &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), start.elapsed())
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (source, target) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if source.is_dir() {
+            copy(&source, &target);
+        } else {
+            fs::copy(source, target).unwrap();
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
+    let workspace = Workspace::new("up-to-date");
+    let (ptx, cold) = workspace.ptx(&[]);
+    if ptx == "none" {
+        assert!(env::var_os("ENTWINE_REQUIRE_DEVICE").is_none(), "no compiler for the device");
+        eprintln!("skipped: no compiler for the device");
+        return;
+    }
+    assert!(ptx.contains(".maxntid 384\n.minnctapersm 1\n{"), "{ptx}");
+    assert!(ptx.contains("40961"), "the other crate's function is linked in: {ptx}");
+    assert!(!ptx.contains("shift"), "{ptx}");
+    assert!(cold < Duration::from_secs(90), "a cold build took {cold:?}");
+
+    let first = newest_assembly(&workspace);
+    workspace.ptx(&[]);
+    assert_eq!(newest_assembly(&workspace), first, "nothing was changed, and yet it was compiled again");
+
+    workspace.edit("tables/src/lib.rs", "40_961", "40_963");
+    let (edited, warm) = workspace.ptx(&[]);
+    assert!(edited.contains("40963"), "{edited}");
+    assert!(warm < Duration::from_secs(10), "a build after an edit took {warm:?}");
+
+    let (features, _) = workspace.ptx(&["--no-default-features", "--features=second-kernel"]);
+    assert!(features.contains(".maxntid 128\n.minnctapersm 2\n{"), "{features}");
+    assert_eq!(workspace.ptx(&[]).0, edited, "each set of features has its own PTX");
+
+    workspace.edit("kernels/src/lib.rs", "*data *= tables::factor(row)", "*data *= tables::factor(row, 1)");
+    let broken = workspace.cargo_run(&[], &[]);
+    assert!(!broken.status.success());
+    let errors = text(&broken.stderr);
+    assert!(errors.contains("kernels/src/lib.rs:20:27"), "{errors}");
+    assert_eq!(errors.matches("error[E0061]").count(), 1, "{errors}");
+    assert!(errors.contains("the device code of `fixture-kernels` doesn't compile"), "{errors}");
+    assert!(!errors.contains("unstable feature"), "{errors}");
+
+    workspace.edit("kernels/src/lib.rs", "tables::factor(row, 1)", "tables::factor(row)");
+    workspace.edit("kernels/src/lib.rs", "entry scale maxntid", "entry scales maxntid");
+    let unmarked = text(&workspace.cargo_run(&[], &[]).stderr);
+    assert!(unmarked.contains("the entry `scale` doesn't say its launch bounds"), "{unmarked}");
+}
+
+/// When the compiler last wrote PTX.
+fn newest_assembly(workspace: &Workspace) -> std::time::SystemTime {
+    let files = fs::read_dir(workspace.0.join("target/entwine")).unwrap().flatten();
+    let assembly = files.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "s"));
+    assembly.map(|entry| entry.metadata().unwrap().modified().unwrap()).max().expect("there is PTX")
+}
+
+#[test]
+fn without_a_compiler_for_the_device_the_host_side_still_builds() {
+    let workspace = Workspace::new("no-compiler");
+    let absent = ("ENTWINE_RUSTC", "/nowhere/rustc");
+    let output = workspace.cargo_run(&[], &[absent]);
+    assert_eq!(text(&output.stdout), "none");
+    let warnings = text(&output.stderr);
+    for expected in ["no compiler for the device", "rust-src", "rustc-web", "`/nowhere/rustc`: No such file"] {
+        assert!(warnings.contains(expected), "{warnings}");
+    }
+
+    let required = workspace.cargo_run(&[], &[absent, ("ENTWINE_REQUIRE_DEVICE", "1")]);
+    assert!(!required.status.success());
+    assert!(text(&required.stderr).contains("ENTWINE_RUSTC"), "{}", text(&required.stderr));
+}
