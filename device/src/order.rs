@@ -1,13 +1,14 @@
 //! Which tiles a CTA visits, and in which order.
 
-use crate::abi::MAX_AXES;
+use crate::abi::{MAX_AXES, NONE};
 use crate::at::At;
+use crate::place::SlotPlace;
 use crate::role::Role;
 
 /// How many tiles of `size` cover `extent`: the quotient, rounded up.
 #[inline(always)]
 pub fn tiles(extent: u32, size: u32) -> u32 {
-    extent / size + (extent % size != 0) as u32
+    extent / size + !extent.is_multiple_of(size) as u32
 }
 
 /// The CTAs of the grid that carry a stage: `count` of them, from `first` on.
@@ -44,6 +45,35 @@ pub struct Step<const D: usize> {
     pub world: u32,
 }
 
+impl<const D: usize> Stage<D> {
+    /// The number of its tiles that fall to a CTA, every `count`-th of them.
+    #[inline(always)]
+    fn tiles_of(&self, cta: u32) -> u32 {
+        let mut total = 1;
+        for extent in self.grid {
+            total *= extent;
+        }
+        if cta < self.share.first || cta - self.share.first >= self.share.count {
+            return 0;
+        }
+        tiles(total.saturating_sub(cta - self.share.first), self.share.count)
+    }
+
+    /// The position, in the rank's sequence, of the `turn`-th tile that falls to a CTA.
+    #[inline(always)]
+    fn step<R: Role>(&self, role: &R, turn: u32) -> Step<D> {
+        let index = role.cta() - self.share.first + turn * self.share.count;
+        Step { index, grid: self.grid, rank: role.head().rank, world: role.head().world }
+    }
+
+    #[inline(always)]
+    fn begin<R: Role>(&self, role: &R, coordinates: [u32; D]) {
+        let mut named = [NONE; MAX_AXES];
+        named[..D].copy_from_slice(&coordinates);
+        role.begin(self.index, named);
+    }
+}
+
 /// Visits this CTA's tiles of a stage in a fixed order.
 #[inline(always)]
 pub fn walk<const D: usize, R: Role>(
@@ -52,25 +82,38 @@ pub fn walk<const D: usize, R: Role>(
     order: impl Fn(Step<D>) -> [u32; D],
     mut tile: impl FnMut(At<'_, D, R>),
 ) {
-    let cta = role.cta();
-    if cta < stage.share.first || cta >= stage.share.first + stage.share.count {
-        return;
-    }
-    let (rank, world) = (role.head().rank, role.head().world);
-    let mut total = 1;
-    for extent in stage.grid {
-        total *= extent;
-    }
-    let mut index = cta - stage.share.first;
-    while index < total {
-        let coordinates = order(Step { index, grid: stage.grid, rank, world });
-        let mut named = [crate::abi::NONE; MAX_AXES];
-        for axis in 0..D {
-            named[axis] = coordinates[axis];
-        }
-        role.begin(stage.index, named);
+    for turn in 0..stage.tiles_of(role.cta()) {
+        let coordinates = order(stage.step(role, turn));
+        stage.begin(role, coordinates);
         tile(At::new(role, coordinates));
-        index += stage.share.count;
+    }
+}
+
+/// Visits this CTA's tiles of a stage as the slots arrive that they wait for, each named by `slot`, or that
+/// wait for none. Of its tiles in row-major order, those within 64 of the first unvisited one are pending.
+#[inline(always)]
+pub fn walk_ready_first<const D: usize, R: Role>(
+    role: &R,
+    stage: Stage<D>,
+    slot: impl Fn([u32; D]) -> Option<SlotPlace>,
+    mut tile: impl FnMut(At<'_, D, R>),
+) {
+    let count = stage.tiles_of(role.cta());
+    let coordinates = |turn| row_major(stage.step(role, turn));
+    let mut first = 0;
+    let mut visited = 0u64;
+    while first < count {
+        let window = if count - first < u64::BITS { (1 << (count - first)) - 1 } else { u64::MAX };
+        // Until a tile is picked, what is missing is reported for the first.
+        stage.begin(role, coordinates(first));
+        let pick = role.first_ready(window & !visited, |bit| slot(coordinates(first + bit)));
+        let picked = coordinates(first + pick);
+        stage.begin(role, picked);
+        tile(At::new(role, picked));
+        visited |= 1 << pick;
+        let done = visited.trailing_ones();
+        visited = visited.checked_shr(done).unwrap_or(0);
+        first += done;
     }
 }
 
@@ -103,38 +146,38 @@ pub fn ring<const D: usize>(step: Step<D>) -> [u32; D] {
     blocks(step, 0)
 }
 
-/// Rank blocks in turn from `rank + offset` on; within a block, groups of rows walk along the last axis.
+/// Blocks in turn from `rank + offset` on; within a block, groups of rows walk along the last axis.
 #[inline(always)]
 fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
     let mut block = 1;
     for extent in &step.grid[1..] {
         block *= extent;
     }
-    let mut coordinates = grouped(Step { index: step.index % block, ..step });
-    coordinates[0] = (step.rank + offset + step.index / block) % step.world;
+    let mut coordinates = grouped(step.grid, step.index % block);
+    coordinates[0] = (step.rank + offset + step.index / block) % step.grid[0];
     coordinates
 }
 
-/// Groups of rows (the last axis but one) walk along the last axis. The axes before are row-major.
+/// The tile at `index` of a block, whose axes are all but the first: groups of rows (the last axis but one,
+/// if that is not the first) walk along the last axis. The axes before are row-major.
 #[inline(always)]
-fn grouped<const D: usize>(step: Step<D>) -> [u32; D] {
+fn grouped<const D: usize>(grid: [u32; D], index: u32) -> [u32; D] {
     let mut coordinates = [0; D];
-    if D < 2 {
-        coordinates[D - 1] = step.index % step.grid[D - 1];
+    if D < 3 {
+        coordinates[D - 1] = index;
         return coordinates;
     }
-    let (rows, columns) = (step.grid[D - 2], step.grid[D - 1]);
-    let plane = rows * columns;
-    let index = step.index % plane;
-    let first = index / (GROUP * columns) * GROUP;
+    let (rows, columns) = (grid[D - 2], grid[D - 1]);
+    let (plane, within) = (index / (rows * columns), index % (rows * columns));
+    let first = within / (GROUP * columns) * GROUP;
     let height = if rows - first < GROUP { rows - first } else { GROUP };
-    let within = index % (GROUP * columns);
+    let within = within - first * columns;
     coordinates[D - 2] = first + within % height;
     coordinates[D - 1] = within / height;
-    let mut rest = step.index / plane;
-    for axis in (0..D.saturating_sub(2)).rev() {
-        coordinates[axis] = rest % step.grid[axis];
-        rest /= step.grid[axis];
+    let mut rest = plane;
+    for axis in (1..D - 2).rev() {
+        coordinates[axis] = rest % grid[axis];
+        rest /= grid[axis];
     }
     coordinates
 }

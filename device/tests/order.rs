@@ -1,0 +1,60 @@
+//! Orders visit every tile of a stage once.
+
+use entwine_device::order::{Step, peers_first, ring, row_major};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// The tiles that an order visits, by their row-major index, in its sequence.
+fn sequence<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) -> Vec<[u32; D]> {
+    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world })).collect()
+}
+
+fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) {
+    let mut visited = sequence(order, grid, rank, world);
+    visited.sort();
+    assert_eq!(visited, sequence(row_major, grid, rank, world), "grid {grid:?}, rank {rank} of {world}");
+}
+
+fn every_order_is_one_to_one<const D: usize>(grid: [u32; D], rank: u32, world: u32) {
+    for order in [row_major, peers_first, ring] {
+        visits_each_tile_once(order, grid, rank, world);
+    }
+}
+
+fn blocks_are_in_turn<const D: usize>(mut grid: [u32; D], rank: u32, world: u32) {
+    grid[0] = world;
+    let block = grid[1..].iter().product::<u32>() as usize;
+    let owners = |order| sequence(order, grid, rank, world).into_iter().map(|tile| tile[0]).collect::<Vec<_>>();
+    let from = |first: u32| (0..world).flat_map(|i| vec![(first + i) % world; block]).collect::<Vec<_>>();
+    assert_eq!(owners(ring), from(rank), "its own block is first");
+    assert_eq!(owners(peers_first), from(rank + 1), "its own block is last");
+}
+
+proptest! {
+    #[test]
+    fn orders_are_one_to_one(extents in vec(0..40u32, 4), rank in 0..8u32, world in 1..=8u32) {
+        let [x, y, z, w] = extents[..] else { unreachable!() };
+        let rank = rank % world;
+        every_order_is_one_to_one([x], rank, world);
+        every_order_is_one_to_one([x, y], rank, world);
+        every_order_is_one_to_one([x, y, z], rank, world);
+        every_order_is_one_to_one([x % 6, y % 4, z, w % 4], rank, world);
+        every_order_is_one_to_one([x % 4, y % 6, z % 4, w], rank, world);
+    }
+
+    #[test]
+    fn blocks_follow_the_ranks(extents in vec(0..20u32, 3), rank in 0..8u32, world in 1..=8u32) {
+        let [x, y, z] = extents[..] else { unreachable!() };
+        let rank = rank % world;
+        blocks_are_in_turn([world], rank, world);
+        blocks_are_in_turn([world, x], rank, world);
+        blocks_are_in_turn([world, x, y], rank, world);
+        blocks_are_in_turn([world, x % 5, y, z], rank, world);
+    }
+}
+
+#[test]
+fn a_wave_of_ctas_stays_in_few_rows() {
+    let first_wave = sequence(ring, [4, 64, 32], 2, 4).into_iter().take(128);
+    assert!(first_wave.clone().all(|[owner, row, column]| owner == 2 && row < 16 && column < 8));
+}
