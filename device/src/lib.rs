@@ -38,7 +38,7 @@ pub use channel::{
 pub use element::{Element, MatmulElement};
 pub use half::{bf16, f16};
 pub use matrix::{Matrix, Panel, Shard, Sharded, TileMut, matmul};
-pub use order::{Share, Stage, Step, tiles, walk};
+pub use order::{Share, Stage, Step, tiles, walk, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
 pub use shape::{Shape, TileShape};

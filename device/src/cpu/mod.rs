@@ -1,1 +1,20 @@
-//! Simulated ranks.
+//! Simulated ranks: every CTA is a thread that runs the role [`Whole`] over host memory, and the protocol
+//! between ranks goes through a [`Fabric`], which parks what waits and finds deadlocks and races.
+
+mod clock;
+mod fabric;
+mod fault;
+mod launch;
+mod protocol;
+mod region;
+mod sync;
+mod timeline;
+mod whole;
+mod window;
+
+pub use fabric::{Break, Fabric};
+pub use launch::{Launch, Simulate, run};
+#[cfg(feature = "explore")]
+pub use sync::explore;
+pub use timeline::{Event, EventKind};
+pub use whole::Whole;

@@ -1,0 +1,356 @@
+//! The fabric between simulated ranks: signals that wake parked CTAs, and the search for what a launch
+//! hangs on when none of them can go on.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use std::vec::Vec;
+
+use super::clock::{Clocks, Race};
+use super::fault::Abandoned;
+use super::region::{Regions, word};
+use super::sync::{self, Thread};
+use super::timeline::{Event, Timeline};
+use crate::abi::{FaultKind, FaultRecord, Head, NONE};
+
+/// What the CTAs of a simulated world meet in. Launches on one fabric run in the order in which they were
+/// launched on each rank, and overlap between ranks.
+pub struct Fabric {
+    world: u32,
+    state: Mutex<State>,
+    /// Signals: how many launches each rank has left.
+    turns: Vec<AtomicU32>,
+    timeline: Timeline,
+    broken: OnceLock<Break>,
+}
+
+/// A way to break the protocol, to see that it is found.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Slots are overwritten without waiting until their receiver is done with them.
+    OverwriteEarly,
+    /// Slots are read without waiting for their signal.
+    ReadEarly,
+    /// Signals are written before what they stand for.
+    SignalEarly,
+}
+
+#[derive(Default)]
+struct State {
+    clocks: Clocks,
+    launches: u32,
+    /// CTAs that were launched and have not left.
+    running: usize,
+    parked: Vec<Parked>,
+    /// No longer parked, to be woken when the state is unlocked.
+    woken: Vec<Thread>,
+    delays: Vec<Duration>,
+}
+
+/// A signal, and the count that is waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) signal: u64,
+    pub(super) count: u32,
+}
+
+impl Want {
+    fn seen(&self) -> u32 {
+        word(self.signal).load(Ordering::Acquire)
+    }
+
+    fn arrived(&self) -> bool {
+        reached(self.seen(), self.count)
+    }
+}
+
+/// Whether a monotonic count has come as far as `count`, however often it has wrapped.
+fn reached(seen: u32, count: u32) -> bool {
+    seen.wrapping_sub(count) as i32 >= 0
+}
+
+/// The launch that a wait belongs to, and what is missing if the wait fails.
+#[derive(Clone, Copy)]
+pub(super) struct Watch {
+    pub(super) head: Head,
+    pub(super) epoch: u32,
+    pub(super) missing: FaultRecord,
+}
+
+impl Watch {
+    fn regions(&self) -> Regions {
+        Regions::of(&self.head)
+    }
+
+    fn aborted(&self) -> bool {
+        self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0
+    }
+
+    fn all_started(&self) -> bool {
+        (0..self.head.world).all(|of| reached(self.word_of(self.regions().started(self.head.rank, of)), self.epoch))
+    }
+
+    /// Whether the rank that should have sent has left the launch, so that it never will.
+    fn never_comes(&self) -> bool {
+        let peer = self.missing.peer;
+        peer != NONE && reached(self.word_of(self.regions().finished(self.head.rank, peer)), self.epoch)
+    }
+
+    fn word_of(&self, address: u64) -> u32 {
+        word(address).load(Ordering::Acquire)
+    }
+}
+
+/// A CTA that waits for one of several signals.
+struct Parked {
+    lane: usize,
+    thread: Thread,
+    wants: Vec<Want>,
+    watch: Option<Watch>,
+}
+
+impl Parked {
+    fn give_up(&self, watch: &Watch, kind: u32) {
+        let want = self.wants[0];
+        record(&watch.head, FaultRecord { kind, expected: want.count, seen: want.seen(), ..watch.missing });
+    }
+}
+
+/// Leaves the record of a rank's first fault and aborts the launch on every rank.
+fn record(head: &Head, fault: FaultRecord) {
+    let regions = Regions::of(head);
+    if regions.faulted(head.rank).swap(1, Ordering::AcqRel) == 0 {
+        // SAFETY: the launch has a record for each rank, and only the first fault of a rank gets here.
+        unsafe { *(head.fault as *mut FaultRecord) = fault };
+    }
+    for rank in 0..head.world {
+        regions.abort(rank).store(1, Ordering::Release);
+    }
+}
+
+impl State {
+    /// Writes a signal and lets go on whom it satisfies.
+    fn signal(&mut self, lane: usize, signal: u64, count: u32) {
+        self.clocks.release(lane, signal);
+        word(signal).store(count, Ordering::Release);
+        let woken = self
+            .parked
+            .extract_if(.., |parked| parked.wants.iter().any(|want| want.signal == signal && want.arrived()));
+        self.woken.extend(woken.map(|parked| parked.thread));
+    }
+
+    fn wake_all(&mut self) {
+        self.woken.extend(self.parked.drain(..).map(|parked| parked.thread));
+    }
+
+    /// If every CTA is parked, gives up. A signal whose sender's rank has left the launch can't come any
+    /// more and is reported as missing; if there is none such, the CTAs wait for each other, and each
+    /// rank's first wait is reported as part of a deadlock.
+    fn check_progress(&mut self) {
+        if self.running == 0 || self.parked.len() < self.running {
+            return;
+        }
+        let watched = || self.parked.iter().filter_map(|parked| Some((parked, parked.watch.as_ref()?)));
+        if watched().any(|(_, watch)| watch.never_comes()) {
+            for (parked, watch) in watched().filter(|(_, watch)| watch.never_comes()) {
+                parked.give_up(watch, watch.missing.kind);
+            }
+        } else {
+            for (parked, watch) in watched() {
+                parked.give_up(watch, FaultKind::Deadlock as u32);
+            }
+        }
+        self.wake_all();
+    }
+}
+
+impl Fabric {
+    /// The fabric of a world of `world` ranks.
+    pub fn new(world: u32) -> Arc<Self> {
+        let state = State { delays: std::vec![Duration::ZERO; world as usize], ..State::default() };
+        let turns = (0..world).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Fabric {
+            world,
+            state: Mutex::new(state),
+            turns,
+            timeline: Timeline::default(),
+            broken: OnceLock::new(),
+        })
+    }
+
+    /// Starts or stops recording events.
+    pub fn record_events(&self, recording: bool) {
+        self.timeline.set_recording(recording);
+    }
+
+    /// The events recorded since they were last taken.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.timeline.take()
+    }
+
+    /// Fault injection: every CTA of `rank` starts its next launches this much late.
+    pub fn delay(&self, rank: u32, by: Duration) {
+        self.with(|state| state.delays[rank as usize] = by);
+    }
+
+    /// Breaks the protocol, once and for all.
+    #[cfg(feature = "explore")]
+    #[doc(hidden)]
+    pub fn break_protocol(&self, how: Break) {
+        self.broken.set(how).expect("a fabric is broken in one way only");
+    }
+
+    pub(super) fn is_broken(&self, how: Break) -> bool {
+        self.broken.get() == Some(&how)
+    }
+
+    pub(super) fn world(&self) -> u32 {
+        self.world
+    }
+
+    pub(super) fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The lane of a CTA: its index in vector clocks.
+    pub(super) fn lane(&self, rank: u32, cta: u32) -> usize {
+        (cta * self.world + rank) as usize
+    }
+
+    fn turn(&self, rank: u32) -> u64 {
+        self.turns[rank as usize].as_ptr() as u64
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        sync::step();
+        let mut state = self.state.lock().expect("the fabric doesn't panic while it holds its state");
+        let result = change(&mut state);
+        let woken = core::mem::take(&mut state.woken);
+        drop(state);
+        for thread in woken {
+            thread.unpark();
+        }
+        result
+    }
+
+    /// Counts a launch of `ctas` CTAs as running, and returns its turn on every rank.
+    pub(super) fn announce(&self, ctas: usize) -> u32 {
+        self.with(|state| {
+            state.running += ctas;
+            state.launches = state.launches.wrapping_add(1);
+            state.launches.wrapping_sub(1)
+        })
+    }
+
+    /// Waits until every earlier launch has left the rank. Returns by how much it is to be held up.
+    pub(super) fn admit(&self, rank: u32, lane: usize, turn: u32) -> Duration {
+        let wants = [Want { signal: self.turn(rank), count: turn }];
+        let Ok(_) = self.wait(lane, &wants, None) else { unreachable!("a wait that isn't watched isn't given up") };
+        self.with(|state| {
+            state.clocks.launched(lane);
+            state.delays[rank as usize]
+        })
+    }
+
+    /// Whether the launch with this turn has left every rank.
+    pub(super) fn has_left(&self, turn: u32) -> bool {
+        self.turns.iter().all(|left| reached(left.load(Ordering::Acquire), turn.wrapping_add(1)))
+    }
+
+    /// The host has seen that its launches have left every rank.
+    pub(super) fn settle(&self) {
+        self.with(|state| (0..self.world).for_each(|rank| state.clocks.acquire_on_host(self.turn(rank))));
+    }
+
+    /// The rank has started an epoch: tells every rank, and those that wait, whose deadlines may now run.
+    pub(super) fn start(&self, lane: usize, head: &Head, epoch: u32) {
+        self.with(|state| {
+            for rank in 0..head.world {
+                state.signal(lane, Regions::of(head).started(rank, head.rank), epoch);
+            }
+            let waiting: Vec<_> = state.parked.iter().map(|parked| parked.thread.clone()).collect();
+            state.woken.extend(waiting);
+        });
+    }
+
+    /// The CTA has left; the last one to leave ends the epoch on its rank.
+    pub(super) fn leave(&self, lane: usize, head: &Head, epoch: u32) {
+        let regions = Regions::of(head);
+        self.with(|state| {
+            let left = regions.left(head.rank);
+            state.clocks.count(lane, left.as_ptr() as u64);
+            if left.fetch_add(1, Ordering::AcqRel) + 1 == head.ctas {
+                left.store(0, Ordering::Relaxed);
+                regions.epoch(head.rank).store(epoch, Ordering::Release);
+                for rank in 0..head.world {
+                    state.signal(lane, regions.finished(rank, head.rank), epoch);
+                }
+                let turn = self.turns[head.rank as usize].load(Ordering::Relaxed);
+                state.signal(lane, self.turn(head.rank), turn.wrapping_add(1));
+            }
+            state.running -= 1;
+            state.check_progress();
+        });
+    }
+
+    /// Writes a signal.
+    pub(super) fn signal(&self, lane: usize, signal: u64, count: u32) {
+        self.with(|state| state.signal(lane, signal, count));
+    }
+
+    /// Notes that the lane is about to read a slot.
+    pub(super) fn read(&self, lane: usize, slot: u64) -> Result<(), Race> {
+        self.with(|state| state.clocks.read(lane, slot))
+    }
+
+    /// Notes that the lane is about to overwrite a slot.
+    pub(super) fn write(&self, lane: usize, slot: u64) -> Result<(), Race> {
+        self.with(|state| state.clocks.write(lane, slot))
+    }
+
+    /// Gives a launch up.
+    pub(super) fn fault(&self, head: &Head, fault: FaultRecord) {
+        self.with(|state| {
+            record(head, fault);
+            state.wake_all();
+        });
+    }
+
+    /// Waits for one of several signals and returns which one has arrived, the first if there are several.
+    /// A watched wait ends without it when the launch is given up, be it by this wait itself: past its
+    /// deadline, which runs from the moment at which it has seen every rank started.
+    pub(super) fn wait(&self, lane: usize, wants: &[Want], watch: Option<&Watch>) -> Result<usize, Abandoned> {
+        let mut deadline = None;
+        loop {
+            let decided = self.with(|state| {
+                state.parked.retain(|parked| parked.lane != lane);
+                if watch.is_some_and(Watch::aborted) {
+                    return Some(Err(Abandoned));
+                }
+                if let Some(first) = wants.iter().position(Want::arrived) {
+                    state.clocks.acquire(lane, wants[first].signal);
+                    return Some(Ok(first));
+                }
+                let parked = Parked { lane, thread: Thread::current(), wants: wants.into(), watch: watch.copied() };
+                if let Some(watch) = watch {
+                    if deadline.is_none() && watch.all_started() {
+                        deadline = Some(Instant::now() + Duration::from_nanos(watch.head.deadline_ns));
+                    }
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        parked.give_up(watch, watch.missing.kind);
+                        state.wake_all();
+                        return Some(Err(Abandoned));
+                    }
+                }
+                state.parked.push(parked);
+                state.check_progress();
+                None
+            });
+            if let Some(decided) = decided {
+                return decided;
+            }
+            sync::park(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+        }
+    }
+}

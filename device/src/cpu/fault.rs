@@ -1,0 +1,100 @@
+//! How a launch is given up: the record of the first fault, and the way out of a tile function.
+
+use core::cell::RefCell;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
+use std::string::String;
+use std::sync::Once;
+
+use crate::abi::{FaultKind, FaultRecord, MAX_AXES, NONE};
+use crate::place::SlotPlace;
+
+/// The payload that unwinds a CTA out of its tile function once the launch is given up.
+pub(super) struct Abandoned;
+
+/// Leaves the tile function. The panic hook is not run: the fault is reported by its record.
+pub(super) fn abandon(_: Abandoned) -> ! {
+    resume_unwind(std::boxed::Box::new(Abandoned))
+}
+
+/// Where a tile function panicked.
+pub(super) struct Panicked {
+    file: String,
+    line: u32,
+}
+
+std::thread_local! {
+    static LAST_PANIC: RefCell<Option<Panicked>> = const { RefCell::new(None) };
+}
+
+/// Notes where each panic of a thread came from, which its payload doesn't say.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let previous = take_hook();
+        set_hook(std::boxed::Box::new(move |info| {
+            let place = info.location().map(|at| Panicked { file: at.file().into(), line: at.line() });
+            LAST_PANIC.with(|last| *last.borrow_mut() = place);
+            previous(info);
+        }));
+    });
+}
+
+/// Runs a CTA's tile functions to their end, or until they are abandoned or panic.
+pub(super) fn guard(body: impl FnOnce()) -> Result<(), Panicked> {
+    note_panics();
+    let Err(payload) = catch_unwind(AssertUnwindSafe(body)) else { return Ok(()) };
+    if <dyn Any>::is::<Abandoned>(&*payload) {
+        return Ok(());
+    }
+    let place = LAST_PANIC.with(|last| last.borrow_mut().take());
+    Err(place.unwrap_or(Panicked { file: String::new(), line: 0 }))
+}
+
+impl FaultRecord {
+    /// A fault of `rank` in a tile of a stage.
+    pub(super) fn new(kind: FaultKind, rank: u32, stage: u32, tile: [u32; MAX_AXES]) -> Self {
+        FaultRecord {
+            kind: kind as u32,
+            rank,
+            stage,
+            tile,
+            channel: NONE,
+            slot: [NONE; MAX_AXES],
+            peer: NONE,
+            expected: 0,
+            seen: 0,
+            line: 0,
+            file_length: 0,
+            file: [0; 128],
+        }
+    }
+
+    /// The slot that it happened at, and the rank at the other end.
+    pub(super) fn at_slot(mut self, slot: &SlotPlace, peer: u32) -> Self {
+        self.channel = slot.channel;
+        self.slot = named(slot);
+        self.peer = peer;
+        self
+    }
+
+    /// The place of a panic.
+    pub(super) fn at_source(mut self, place: &Panicked) -> Self {
+        let mut start = place.file.len().saturating_sub(self.file.len());
+        while !place.file.is_char_boundary(start) {
+            start += 1;
+        }
+        let tail = &place.file.as_bytes()[start..];
+        self.file[..tail.len()].copy_from_slice(tail);
+        self.file_length = tail.len() as u32;
+        self.line = place.line;
+        self
+    }
+}
+
+/// A slot's coordinates, [`NONE`] beyond the channel's arity.
+pub(super) fn named(slot: &SlotPlace) -> [u32; MAX_AXES] {
+    let mut index = slot.index;
+    index[slot.axes as usize..].fill(NONE);
+    index
+}

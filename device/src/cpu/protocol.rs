@@ -1,0 +1,255 @@
+//! The protocol of one launch as one CTA carries it out: starting, sending, receiving, leaving.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+use std::vec::Vec;
+
+use super::fabric::{Break, Fabric, Want, Watch};
+use super::fault::{Abandoned, Panicked, abandon, named};
+use super::region::Regions;
+use super::timeline::{Event, EventKind};
+use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, NONE};
+use crate::channel::Route;
+use crate::place::SlotPlace;
+
+/// One CTA of a launch.
+pub(super) struct Cta {
+    fabric: Arc<Fabric>,
+    head: Head,
+    index: u32,
+    epoch: u32,
+    /// The tile that the CTA is at.
+    at: Cell<Option<(u32, [u32; MAX_AXES])>>,
+}
+
+impl Cta {
+    /// Starts the launch on this CTA.
+    ///
+    /// # Safety
+    /// The addresses in `head` must be valid until the launch has left every rank, and `head.fabric`
+    /// that of the `Fabric` it was launched on.
+    pub(super) unsafe fn start(head: Head, index: u32) -> Self {
+        let fabric = head.fabric as *const Fabric;
+        // SAFETY: the launch holds the fabric in an `Arc`.
+        let fabric = unsafe {
+            Arc::increment_strong_count(fabric);
+            Arc::from_raw(fabric)
+        };
+        let epoch = Regions::of(&head).epoch(head.rank).load(Ordering::Acquire).wrapping_add(1);
+        let cta = Cta { fabric, head, index, epoch, at: Cell::new(None) };
+        if index == 0 {
+            cta.fabric.start(cta.lane(), &cta.head, epoch);
+        }
+        cta
+    }
+
+    /// Leaves the launch, which is given up if the tile functions panicked.
+    pub(super) fn leave(self, ended: Result<(), Panicked>) {
+        if let Err(place) = ended {
+            self.fabric.fault(&self.head, self.record(FaultKind::Panic).at_source(&place));
+        }
+        self.end();
+        self.fabric.leave(self.lane(), &self.head, self.epoch);
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The tile that the following belongs to.
+    pub(super) fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        if self.at.get() != Some((stage, tile)) {
+            self.end();
+            self.at.set(Some((stage, tile)));
+            self.event(EventKind::Begin, None);
+        }
+    }
+
+    fn end(&self) {
+        if self.at.get().is_some() {
+            self.event(EventKind::End, None);
+        }
+    }
+
+    /// Sends: `write` is given the address of the slot's data, once for each place that it has to be stored at.
+    pub(super) fn send(&self, slot: &SlotPlace, write: impl Fn(u64)) {
+        let receivers: Vec<u32> = match slot.route {
+            Route::One => std::vec![slot.to],
+            Route::Peers => (0..self.head.world).filter(|&peer| peer != self.head.rank).collect(),
+        };
+        for &receiver in &receivers {
+            self.reuse(slot, receiver);
+        }
+        let mut written = None;
+        for &receiver in &receivers {
+            let signal_early = self.fabric.is_broken(Break::SignalEarly);
+            if signal_early {
+                self.signal(slot, receiver);
+            }
+            let data = self.outgoing(slot, receiver);
+            if written != Some(data) {
+                self.fabric.write(self.lane(), data).unwrap_or_else(|_| self.race(slot, receiver));
+                write(data);
+                written = Some(data);
+            }
+            if !signal_early {
+                self.signal(slot, receiver);
+            }
+        }
+        self.event(EventKind::Send, Some(slot));
+    }
+
+    /// Waits for a slot's signal and returns the address of its data.
+    pub(super) fn receive(&self, slot: &SlotPlace) -> u64 {
+        let sender = self.sender(slot);
+        self.event(EventKind::Wait, Some(slot));
+        if !self.fabric.is_broken(Break::ReadEarly) {
+            self.wait(&[self.wanted(slot)], self.record(FaultKind::MissingSignal).at_slot(slot, sender));
+        }
+        self.event(EventKind::Ready, Some(slot));
+        let data = self.incoming(slot);
+        self.fabric.read(self.lane(), data).unwrap_or_else(|_| self.race(slot, sender));
+        data
+    }
+
+    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
+    pub(super) fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+        let mut bits = Vec::new();
+        let mut wants = Vec::new();
+        let mut missing = self.record(FaultKind::MissingSignal);
+        for bit in (0..u64::BITS).filter(|bit| candidates >> bit & 1 != 0) {
+            let slot = slot(bit);
+            if let (Some(slot), true) = (&slot, bits.is_empty()) {
+                missing = missing.at_slot(slot, self.sender(slot));
+            }
+            bits.push(bit);
+            match &slot {
+                Some(slot) => wants.push(self.wanted(slot)),
+                None => {
+                    wants.push(self.arrived());
+                    break;
+                }
+            }
+        }
+        bits[self.wait(&wants, missing)]
+    }
+
+    fn lane(&self) -> usize {
+        self.fabric.lane(self.head.rank, self.index)
+    }
+
+    fn regions(&self) -> Regions {
+        Regions::of(&self.head)
+    }
+
+    /// Waits until the receiver of the launch before last is done with the slot.
+    fn reuse(&self, slot: &SlotPlace, receiver: u32) {
+        self.check_rank(slot, receiver);
+        if !self.fabric.is_broken(Break::OverwriteEarly) {
+            let signal = self.regions().finished(self.head.rank, receiver);
+            let want = Want { signal, count: self.epoch.wrapping_sub(2) };
+            self.wait(&[want], self.record(FaultKind::NotAcknowledged).at_slot(slot, receiver));
+        }
+    }
+
+    fn signal(&self, slot: &SlotPlace, receiver: u32) {
+        let position = self.check(slot, receiver, slot.linear());
+        if slot.channel != self.head.drop_channel || position != self.head.drop_slot {
+            self.fabric.signal(self.lane(), self.signal_address(slot, receiver, position), self.epoch);
+        }
+    }
+
+    /// What this rank waits for before it reads a slot.
+    fn wanted(&self, slot: &SlotPlace) -> Want {
+        let position = self.check(slot, self.sender(slot), slot.linear());
+        Want { signal: self.signal_address(slot, self.head.rank, position), count: self.epoch }
+    }
+
+    /// A signal that has arrived: this rank's last epoch.
+    fn arrived(&self) -> Want {
+        let epoch = self.regions().epoch(self.head.rank);
+        Want { signal: epoch.as_ptr() as u64, count: self.epoch.wrapping_sub(1) }
+    }
+
+    fn signal_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
+        self.regions().base(rank) + slot.arg.signals + 4 * position as u64
+    }
+
+    /// Where the data that this rank sends to a receiver lies.
+    fn outgoing(&self, slot: &SlotPlace, receiver: u32) -> u64 {
+        match slot.arg.pull {
+            0 => self.data_address(slot, receiver, self.check(slot, receiver, slot.linear())),
+            _ => self.data_address(slot, self.head.rank, self.check(slot, receiver, slot.outbox(receiver))),
+        }
+    }
+
+    /// Where the data that this rank receives in a slot lies.
+    fn incoming(&self, slot: &SlotPlace) -> u64 {
+        let sender = self.sender(slot);
+        match slot.arg.pull {
+            0 => self.data_address(slot, self.head.rank, self.check(slot, sender, slot.linear())),
+            _ => {
+                self.check_rank(slot, sender);
+                self.data_address(slot, sender, self.check(slot, sender, slot.outbox(self.head.rank)))
+            }
+        }
+    }
+
+    fn data_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
+        let parity = (self.epoch & 1) as u64 * slot.arg.parity_stride;
+        self.regions().base(rank) + slot.arg.data + parity + position as u64 * slot.arg.slot_bytes
+    }
+
+    /// The rank that sends what this one receives in a slot: its first coordinate, where that is a rank.
+    fn sender(&self, slot: &SlotPlace) -> u32 {
+        if slot.arg.pull != 0 || slot.arg.slots[0] == self.head.world { slot.index[0] } else { NONE }
+    }
+
+    fn check(&self, slot: &SlotPlace, peer: u32, position: Option<u32>) -> u32 {
+        position.unwrap_or_else(|| self.out_of_range(slot, peer))
+    }
+
+    fn check_rank(&self, slot: &SlotPlace, rank: u32) {
+        if rank >= self.head.world {
+            self.out_of_range(slot, rank);
+        }
+    }
+
+    fn wait(&self, wants: &[Want], missing: FaultRecord) -> usize {
+        let watch = Watch { head: self.head, epoch: self.epoch, missing };
+        self.fabric.wait(self.lane(), wants, Some(&watch)).unwrap_or_else(|abandoned| abandon(abandoned))
+    }
+
+    fn out_of_range(&self, slot: &SlotPlace, peer: u32) -> ! {
+        self.give_up(self.record(FaultKind::SlotOutOfRange).at_slot(slot, peer))
+    }
+
+    fn race(&self, slot: &SlotPlace, peer: u32) -> ! {
+        self.give_up(self.record(FaultKind::Race).at_slot(slot, peer))
+    }
+
+    fn give_up(&self, fault: FaultRecord) -> ! {
+        self.fabric.fault(&self.head, fault);
+        abandon(Abandoned)
+    }
+
+    fn record(&self, kind: FaultKind) -> FaultRecord {
+        let (stage, tile) = self.at.get().unwrap_or((NONE, [NONE; MAX_AXES]));
+        FaultRecord::new(kind, self.head.rank, stage, tile)
+    }
+
+    fn event(&self, kind: EventKind, slot: Option<&SlotPlace>) {
+        self.fabric.timeline().record(|| {
+            let (stage, tile) = self.at.get().unwrap_or((NONE, [NONE; MAX_AXES]));
+            let (channel, slot) = slot.map_or((NONE, [NONE; MAX_AXES]), |slot| (slot.channel, named(slot)));
+            let (rank, cta, at) = (self.head.rank, self.index, Instant::now());
+            Event { kind, rank, cta, stage, tile, channel, slot, at }
+        });
+    }
+}
