@@ -30,6 +30,7 @@
 //! * `ENTWINE_RUSTC`: the compiler for the device, in place of a search for one.
 //! * `ENTWINE_REQUIRE_DEVICE=1`: no compiler for the device is an error.
 
+pub mod assembler;
 mod error;
 mod nested;
 pub mod ptx;
@@ -75,6 +76,15 @@ pub fn compile() {
             process::exit(1);
         }
     }
+}
+
+/// The compiler for the device that [`compile`] would use.
+///
+/// # Errors
+///
+/// There is none; the error's text says what to install.
+pub fn device_compiler() -> Result<PathBuf, impl std::error::Error> {
+    Search::from_environment().first_fit().map(|toolchain| toolchain.rustc).map_err(Error::NoToolchain)
 }
 
 fn compile_with(toolchain: &toolchain::Toolchain) -> Result<(), Error> {

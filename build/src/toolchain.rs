@@ -39,8 +39,8 @@ impl Search {
         if let Some(explicit) = env::var_os("ENTWINE_RUSTC").filter(|value| !value.is_empty()) {
             return Search { candidates: vec![explicit.into()] };
         }
-        let in_use = env::var_os("RUSTC").map(PathBuf::from);
-        Search { candidates: in_use.into_iter().chain(nightlies()).chain(["/usr/bin/rustc".into()]).collect() }
+        let in_use = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()).into();
+        Search { candidates: [in_use].into_iter().chain(nightlies()).chain(["/usr/bin/rustc".into()]).collect() }
     }
 
     /// The first candidate that is fit, or what each of them lacks.

@@ -1,0 +1,68 @@
+//! Cargo, and what it knows of this workspace.
+
+use std::env;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Message, Metadata, MetadataCommand};
+
+pub const EXAMPLES: &str = "entwine-examples";
+
+/// The example that `demo` runs.
+const DEMO_PREFIX: &str = "02_";
+
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new(program());
+    cargo.args(arguments).current_dir(root());
+    cargo
+}
+
+fn program() -> PathBuf {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
+
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace was here at compile time")
+}
+
+pub fn metadata() -> Result<Metadata> {
+    Ok(MetadataCommand::new().cargo_path(program()).current_dir(root()).no_deps().exec()?)
+}
+
+/// Names of a package's targets of a kind: `bin`, `test`, ….
+pub fn targets(metadata: &Metadata, package: &str, kind: &str) -> Result<Vec<String>> {
+    let package = metadata.packages.iter().find(|candidate| candidate.name.as_str() == package);
+    let targets = &package.with_context(|| format!("the workspace has no package `{package:?}`"))?.targets;
+    let of_kind = targets.iter().filter(|target| target.kind.iter().any(|other| other.to_string() == kind));
+    Ok(of_kind.map(|target| target.name.clone()).collect())
+}
+
+pub fn demo_binary() -> Result<String> {
+    let binaries = targets(&metadata()?, EXAMPLES, "bin")?;
+    let demo = binaries.into_iter().find(|name| name.starts_with(DEMO_PREFIX));
+    demo.with_context(|| format!("{EXAMPLES} has no binary `{DEMO_PREFIX}…`"))
+}
+
+/// Runs a command that must succeed, its output passed through.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("couldn't start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(())
+}
+
+/// What a cargo command reports that builds something; its diagnostics are passed through.
+pub fn messages(command: &mut Command) -> Result<Vec<Message>> {
+    command.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    let mut cargo = command.spawn().with_context(|| format!("couldn't start {command:?}"))?;
+    let output = BufReader::new(cargo.stdout.take().expect("it is piped"));
+    let messages = Message::parse_stream(output).collect::<Result<Vec<_>, _>>()?;
+    let status = cargo.wait()?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(messages)
+}

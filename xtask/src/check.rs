@@ -1,0 +1,28 @@
+//! Everything that must hold before a change is merged.
+
+use anyhow::{Result, bail};
+
+use crate::cargo::{cargo, succeed};
+use crate::{gates, setup};
+
+/// Installs what is missing, then checks format, lints, PTX and tests, the tests last; a failing check doesn't
+/// keep the following ones from running.
+pub fn everything() -> Result<()> {
+    setup::compiler()?;
+    setup::assembler()?;
+    let run = |arguments: &[&str]| succeed(cargo(arguments).env("ENTWINE_REQUIRE_DEVICE", "1"));
+    let outcomes = [
+        ("format", run(&["fmt", "--all", "--check"])),
+        ("lints", run(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
+        ("PTX", gates::check_all()),
+        ("tests", run(&["test", "--workspace", "--no-fail-fast"])),
+    ];
+    let failures: Vec<_> = outcomes.into_iter().filter_map(|(check, outcome)| Some((check, outcome.err()?))).collect();
+    for (check, error) in &failures {
+        eprintln!("{check}: {error:#}");
+    }
+    if !failures.is_empty() {
+        bail!("{} of 4 checks failed", failures.len());
+    }
+    Ok(())
+}
