@@ -2,6 +2,11 @@
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "nvptx64")]
+use crate::ptx::{Accumulator, Words};
+#[cfg(target_arch = "nvptx64")]
+use crate::shape::TileShape;
+
 /// A type that matrices and tiles can hold. Arithmetic on elements is done in `f32`.
 pub trait Element: Copy + core::marker::Send + Sync + 'static {
     /// Bytes of one element.
@@ -12,6 +17,36 @@ pub trait Element: Copy + core::marker::Send + Sync + 'static {
 
     /// The nearest value, ties to even.
     fn from_f32(value: f32) -> Self;
+
+    /// What one thread of the math warpgroups holds of a tile.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    type Held<S: TileShape>: Copy;
+
+    /// A thread's part of a tile of zeros.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn zeros<S: TileShape>() -> Self::Held<S>;
+
+    /// Two neighbours in a row: of the `COLUMNS / 4` pairs a thread holds, the one at `index`.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn pair<S: TileShape>(held: &Self::Held<S>, index: usize) -> (f32, f32);
+
+    /// Replaces a pair.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn set_pair<S: TileShape>(held: &mut Self::Held<S>, index: usize, pair: (f32, f32));
+
+    /// A pair of 16-bit elements in a word.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn pack_pair(pair: (f32, f32)) -> u32;
+
+    /// The pair of 16-bit elements in a word.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn unpack_pair(word: u32) -> (f32, f32);
 }
 
 /// An element type that [`matmul`](crate::matmul) multiplies.
@@ -25,7 +60,7 @@ pub trait MatmulElement: Element {
     /// One `wgmma` step of 16 along K: `accumulator += A·Bᵀ`, A and B in shared memory at these descriptors.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
-    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64);
+    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64);
 }
 
 impl Element for f32 {
@@ -37,6 +72,67 @@ impl Element for f32 {
     fn from_f32(value: f32) -> Self {
         value
     }
+
+    #[cfg(target_arch = "nvptx64")]
+    type Held<S: TileShape> = S::Values;
+
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn zeros<S: TileShape>() -> S::Values {
+        S::Values::zeros()
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn pair<S: TileShape>(held: &S::Values, index: usize) -> (f32, f32) {
+        let values = held.values();
+        (values[2 * index], values[2 * index + 1])
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn set_pair<S: TileShape>(held: &mut S::Values, index: usize, (low, high): (f32, f32)) {
+        let values = held.values_mut();
+        values[2 * index] = low;
+        values[2 * index + 1] = high;
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn pack_pair(_: (f32, f32)) -> u32 {
+        unreachable!()
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn unpack_pair(_: u32) -> (f32, f32) {
+        unreachable!()
+    }
+}
+
+/// A 16-bit element is held in words of two.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! held_in_words {
+    () => {
+        type Held<S: TileShape> = S::Words;
+
+        #[inline(always)]
+        fn zeros<S: TileShape>() -> S::Words {
+            S::Words::zeros()
+        }
+        #[inline(always)]
+        fn pair<S: TileShape>(held: &S::Words, index: usize) -> (f32, f32) {
+            Self::unpack(held.words()[index])
+        }
+        #[inline(always)]
+        fn set_pair<S: TileShape>(held: &mut S::Words, index: usize, (low, high): (f32, f32)) {
+            held.words_mut()[index] = Self::pack(low, high);
+        }
+        #[inline(always)]
+        fn pack_pair((low, high): (f32, f32)) -> u32 {
+            Self::pack(low, high)
+        }
+        #[inline(always)]
+        fn unpack_pair(word: u32) -> (f32, f32) {
+            Self::unpack(word)
+        }
+    };
 }
 
 impl Element for bf16 {
@@ -48,6 +144,9 @@ impl Element for bf16 {
     fn from_f32(value: f32) -> Self {
         bf16::from_bits(<Self as MatmulElement>::pack(value, 0.0) as u16)
     }
+
+    #[cfg(target_arch = "nvptx64")]
+    held_in_words!();
 }
 
 impl Element for f16 {
@@ -59,6 +158,9 @@ impl Element for f16 {
     fn from_f32(value: f32) -> Self {
         f16::from_bits(<Self as MatmulElement>::pack(value, 0.0) as u16)
     }
+
+    #[cfg(target_arch = "nvptx64")]
+    held_in_words!();
 }
 
 impl MatmulElement for bf16 {
@@ -75,7 +177,7 @@ impl MatmulElement for bf16 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
         unsafe { accumulator.wgmma_bf16(a, b) }
     }
 }
@@ -97,7 +199,7 @@ impl MatmulElement for f16 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn wgmma<A: crate::ptx::Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
         unsafe { accumulator.wgmma_f16(a, b) }
     }
 }

@@ -16,6 +16,7 @@ pub mod abi;
 mod at;
 mod channel;
 mod element;
+pub mod layout;
 mod matrix;
 pub mod order;
 mod place;

@@ -1,0 +1,328 @@
+//! The communication thread: owner of the staging buffer whenever a tile comes in or goes out, and the one
+//! that signals.
+
+use core::cell::Cell;
+
+use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::panic::COMMUNICATION;
+use super::signals::{Signals, Site};
+use super::{boxes, holds_nothing};
+use crate::abi::{Head, MAX_AXES};
+use crate::channel::Route;
+use crate::element::{Element, MatmulElement};
+use crate::layout::ROW;
+use crate::order::tiles;
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
+use crate::ptx::*;
+use crate::role::Role;
+use crate::shape::{Shape, TileShape};
+
+/// The communicating thread.
+///
+/// The staging buffer passes to the math warpgroups when a phase of `ready` ends and back when one of `staged`
+/// does. A tile that is *added* stays with them after they have read it (`held`), so that they can store
+/// their sum in its place; both sides follow that by the same rule.
+pub struct Communication<'c, 'p, C: Config> {
+    cta: &'c Cta<'p, C>,
+    signals: Signals<'c, 'p, C>,
+    ring: Cell<Cursor>,
+    choice: Cell<Cursor>,
+    held: Cell<bool>,
+    ready: Cell<u32>,
+    staged: Cell<u32>,
+}
+
+impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
+    /// Starts the role; on the first CTA, tells every rank that this one has started.
+    #[inline(always)]
+    pub fn begin(cta: &'c Cta<'p, C>) -> Self {
+        let signals = Signals::new(cta);
+        if block_idx_x() == 0 {
+            signals.announce();
+        }
+        Communication {
+            cta,
+            signals,
+            ring: Cell::new(Cursor::START),
+            choice: Cell::new(Cursor::START),
+            held: Cell::new(false),
+            ready: Cell::new(0),
+            staged: Cell::new(0),
+        }
+    }
+
+    /// Ends the role: all stores complete.
+    #[inline(always)]
+    pub fn finish(&self) {
+        bulk_wait();
+    }
+
+    /// Waits until the math warpgroups have handed the staging buffer over.
+    #[inline(always)]
+    fn take_staging(&self) {
+        self.cta.wait(self.cta.staged(), self.staged.get());
+        self.staged.set(self.staged.get() ^ 1);
+    }
+
+    /// Brings the tile at `from` into the staging buffer and hands it to the math warpgroups.
+    #[inline(always)]
+    fn fetch<E: Element, S: TileShape>(&self, from: &Place) {
+        if self.held.get() {
+            self.take_staging();
+            self.held.set(false);
+        }
+        let (count, bytes) = (S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS as u32 * ROW);
+        let (staging, ready) = (self.cta.staging(), self.cta.ready());
+        match from {
+            Place::Matrix(MatrixPlace { matrix, part, row, column }) => unsafe {
+                mbarrier_arrive_expect(ready, if matrix.maps == 0 { 0 } else { count * bytes });
+                if matrix.maps != 0 {
+                    for index in 0..count {
+                        for (map, y, offset) in boxes(S::ROWS) {
+                            let x = column + index * (ROW / E::SIZE);
+                            tensor_load(staging + index * bytes + offset, matrix.maps + map, x, row + y, *part, ready);
+                        }
+                    }
+                }
+            },
+            Place::Slot(slot) => {
+                let Some(address) = self.signals.receive(slot) else { return };
+                let remote = slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank;
+                let limited = remote && self.signals.take_link();
+                unsafe {
+                    mbarrier_arrive_expect(ready, count * bytes);
+                    for index in 0..count {
+                        bulk_load(staging + index * bytes, address + (index * bytes) as u64, bytes, ready);
+                    }
+                }
+                if limited {
+                    self.cta.wait(ready, self.ready.get());
+                    self.signals.return_link();
+                }
+            }
+        }
+        self.ready.set(self.ready.get() ^ 1);
+    }
+
+    /// Lets the math warpgroups fill the staging buffer, and waits until they have.
+    #[inline(always)]
+    fn collect(&self) {
+        if self.held.get() {
+            self.held.set(false);
+        } else {
+            unsafe { mbarrier_arrive(self.cta.ready()) };
+            self.ready.set(self.ready.get() ^ 1);
+        }
+        self.take_staging();
+    }
+
+    /// Stores boxes that lie at `from` one after the other, from the one at `first` on, into a matrix.
+    #[inline(always)]
+    fn put_in_matrix<E: Element>(&self, to: &MatrixPlace, rows: usize, first: u32, count: u32, from: u32) {
+        if to.matrix.maps == 0 {
+            return;
+        }
+        for index in 0..count {
+            let x = to.column + (first + index) * (ROW / E::SIZE);
+            for (map, y, offset) in boxes(rows) {
+                let from = from + index * rows as u32 * ROW + offset;
+                unsafe { tensor_store(to.matrix.maps + map, x, to.row + y, to.part, from) };
+            }
+        }
+    }
+
+    /// Stores boxes into a slot of every rank that the route names; `false` if the launch is given up.
+    #[inline(always)]
+    fn put_in_slot(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) -> bool {
+        let bytes = rows as u32 * ROW;
+        let mut stored = false;
+        for receiver in 0..self.cta.head.world {
+            if !self.receives(to, receiver) || (stored && to.route == Route::Peers && to.arg.pull != 0) {
+                continue;
+            }
+            let Some(address) = self.signals.reserve(to, receiver) else { return false };
+            for index in 0..count {
+                let offset = (first + index) as u64 * bytes as u64;
+                unsafe { bulk_store(address + offset, from + index * bytes, bytes) };
+            }
+            stored = true;
+        }
+        true
+    }
+
+    /// Whether `rank` receives what is stored into a slot.
+    #[inline(always)]
+    fn receives(&self, slot: &SlotPlace, rank: u32) -> bool {
+        match slot.route {
+            Route::One => rank == slot.to,
+            Route::Peers => rank != self.cta.head.rank,
+        }
+    }
+
+    /// Completes and releases what was stored into a slot, and signals its receivers.
+    #[inline(always)]
+    fn announce(&self, slot: &SlotPlace) {
+        bulk_wait();
+        fence_acq_rel_sys();
+        for receiver in 0..self.cta.head.world {
+            if self.receives(slot, receiver) {
+                self.signals.signal(slot, receiver);
+            }
+        }
+    }
+
+    /// A receiver that is no rank would be skipped in silence by the loops over the receivers.
+    #[inline(always)]
+    fn check_receiver(&self, slot: &SlotPlace) -> bool {
+        slot.route == Route::Peers || slot.to < self.cta.head.world || self.signals.reserve(slot, slot.to).is_some()
+    }
+
+    /// Stores the boxes that the loader passes through the ring.
+    #[inline(always)]
+    fn drain(&self, count: u32, rows: usize, mut put: impl FnMut(u32, u32, u32) -> bool) {
+        let per_slot = C::RING_SLOT / (rows as u32 * ROW);
+        let mut index = 0;
+        let mut previous = None;
+        while index < count && !self.cta.aborted() {
+            let cursor = self.ring.get();
+            self.ring.set(cursor.next(C::RING_DEPTH));
+            self.cta.wait(self.cta.full(cursor.slot), cursor.parity);
+            let here = if count - index < per_slot { count - index } else { per_slot };
+            if !put(index, here, self.cta.ring(cursor.slot)) {
+                return;
+            }
+            bulk_commit();
+            // The copy before this one has left its slot once no more than this one is being read.
+            bulk_wait_read::<1>();
+            if let Some(slot) = previous {
+                self.free(slot);
+            }
+            previous = Some(cursor.slot);
+            index += here;
+        }
+        bulk_wait_read::<0>();
+        if let Some(slot) = previous {
+            self.free(slot);
+        }
+    }
+
+    /// Gives a ring slot back in the place of all its usual readers.
+    #[inline(always)]
+    fn free(&self, slot: u32) {
+        for _ in 0..C::WARPGROUPS {
+            unsafe { mbarrier_arrive(self.cta.empty(slot)) };
+        }
+    }
+}
+
+impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
+    holds_nothing!();
+
+    #[inline(always)]
+    fn head(&self) -> &Head {
+        self.cta.head
+    }
+
+    #[inline(always)]
+    fn cta(&self) -> u32 {
+        block_idx_x()
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.signals.at(Site { stage, tile });
+        self.cta.note(COMMUNICATION, stage, tile);
+    }
+
+    #[inline(always)]
+    fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.cta.read_choice(cursor)
+    }
+
+    #[inline(always)]
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace)
+    where
+        Shape<M, N>: TileShape,
+    {
+        self.ring.set(self.ring.get().skip(tiles(a.columns(), ROW / E::SIZE), C::RING_DEPTH));
+    }
+
+    #[inline(always)]
+    fn accumulate<E: Element, S: TileShape>(&self, _: &mut (), from: &Place) {
+        self.fetch::<E, S>(from);
+        self.held.set(true);
+    }
+
+    #[inline(always)]
+    fn load<E: Element, S: TileShape>(&self, from: &Place) {
+        self.fetch::<E, S>(from);
+        self.take_staging();
+    }
+
+    #[inline(always)]
+    fn store<E: Element, S: TileShape>(&self, _: &(), to: &Place) {
+        const {
+            assert!(
+                S::ROWS == C::ROWS && (S::ROWS * S::COLUMNS) as u32 * E::SIZE <= C::STAGING,
+                "a stored tile must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
+            )
+        };
+        self.collect();
+        if self.cta.aborted() {
+            return;
+        }
+        let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
+        match to {
+            Place::Matrix(to) => {
+                self.put_in_matrix::<E>(to, S::ROWS, 0, count, staging);
+                bulk_commit();
+                bulk_wait_read::<0>();
+            }
+            Place::Slot(slot) => {
+                let remote = slot.arg.pull == 0 && slot.to != self.cta.head.rank;
+                let limited = remote && self.signals.take_link();
+                let stored = self.check_receiver(slot) && self.put_in_slot(slot, S::ROWS, 0, count, staging);
+                bulk_commit();
+                bulk_wait_read::<0>();
+                if limited {
+                    self.signals.return_link();
+                }
+                if stored {
+                    self.announce(slot);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn transfer<E: Element, S: TileShape>(&self, _: &Place, to: &Place) {
+        let count = S::COLUMNS as u32 * E::SIZE / ROW;
+        match to {
+            Place::Matrix(place) => self.drain(count, S::ROWS, |first, here, from| {
+                self.put_in_matrix::<E>(place, S::ROWS, first, here, from);
+                true
+            }),
+            Place::Slot(slot) => {
+                if self.check_receiver(slot) {
+                    self.drain(count, S::ROWS, |first, here, from| self.put_in_slot(slot, S::ROWS, first, here, from));
+                    if !self.cta.aborted() {
+                        self.announce(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
+        if self.check_receiver(to) {
+            let count = tiles(from.columns() * E::SIZE, ROW);
+            self.drain(count, M, |first, here, from| self.put_in_slot(to, M, first, here, from));
+            if !self.cta.aborted() {
+                self.announce(to);
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A CTA: who its threads are, where its shared memory lies, how it starts and leaves, and how its
+//! threads wait for each other without ever hanging.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::mem::offset_of;
+
+use crate::abi::{Control, Head, MAX_AXES};
+use crate::layout;
+use crate::ptx::*;
+
+/// What a variant is compiled for.
+pub trait Config {
+    /// Rows of the tile; the math warpgroups hold 64 each.
+    const ROWS: usize;
+    /// Columns of the tile.
+    const COLUMNS: usize;
+    /// Bytes of an element of a staged tile.
+    const ELEMENT: u32;
+
+    /// Slots of the ring.
+    const RING_DEPTH: u32 = layout::ring_depth(Self::ROWS, Self::COLUMNS, Self::ELEMENT);
+    /// Bytes of a ring slot.
+    const RING_SLOT: u32 = layout::ring_slot(Self::ROWS, Self::COLUMNS);
+    /// Bytes of the staging buffer.
+    const STAGING: u32 = layout::staging(Self::ROWS, Self::COLUMNS, Self::ELEMENT);
+    /// Math warpgroups.
+    const WARPGROUPS: u32 = layout::warpgroups(Self::ROWS);
+}
+
+/// Registers of a thread that does not compute, and of one that does. With two math warpgroups the
+/// accumulators don't fit into an even share.
+const FEW_REGISTERS: u32 = 56;
+const MANY_REGISTERS: u32 = 224;
+
+/// Warps are told apart by these threads.
+const LOADING_THREAD: u32 = 0;
+const COMMUNICATING_THREAD: u32 = 32;
+
+/// Choices of `ready_first` that may be under way between the roles.
+pub(super) const CHOICES: u32 = 2;
+
+// Offsets in the header.
+const FULL: u32 = 0;
+const EMPTY: u32 = 64;
+const READY: u32 = 128;
+const STAGED: u32 = 136;
+const CHOSEN: u32 = 144;
+const CHOICE_FREE: u32 = 160;
+const CHOICE: u32 = 176;
+/// What a panic needs: the addresses and numbers of [`Head`], then each role's stage and tile.
+pub(super) const PANIC_HEAD: u32 = 256;
+pub(super) const PANIC_SITES: u32 = 320;
+pub(super) const PANIC_SITE: u32 = 32;
+
+/// A CTA, as one of its threads sees it.
+pub struct Cta<'p, C: Config> {
+    pub(super) head: &'p Head,
+    /// Address of this rank's control block, which is where its symmetric region starts.
+    pub(super) region: u64,
+    shared: u32,
+    thread: u32,
+    aborted: Cell<bool>,
+    config: PhantomData<C>,
+}
+
+impl<'p, C: Config> Cta<'p, C> {
+    /// Sets up the barriers.
+    ///
+    /// # Safety
+    /// Every thread of the CTA must begin, once, with the launch's parameters.
+    #[inline(always)]
+    pub unsafe fn begin(head: &'p Head) -> Self {
+        let region = unsafe { load_constant_u64(head.regions + 8 * head.rank as u64) };
+        let cta = Cta {
+            head,
+            region,
+            shared: shared_base(),
+            thread: thread_idx_x(),
+            aborted: Cell::new(false),
+            config: PhantomData,
+        };
+        if cta.thread == 0 {
+            unsafe {
+                for slot in 0..C::RING_DEPTH {
+                    mbarrier_init(cta.full(slot), 1);
+                    mbarrier_init(cta.empty(slot), C::WARPGROUPS);
+                }
+                mbarrier_init(cta.ready(), 1);
+                mbarrier_init(cta.staged(), 128 * C::WARPGROUPS);
+                for choice in 0..CHOICES {
+                    mbarrier_init(cta.chosen(choice), 1);
+                    mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
+                }
+                super::panic::prepare(cta.shared, head, region);
+            }
+            fence_mbarrier_init();
+        }
+        unsafe { sync_threads() };
+        cta
+    }
+
+    /// Whether this thread belongs to the math warpgroups.
+    #[inline(always)]
+    pub fn computes(&self) -> bool {
+        self.thread >= 128
+    }
+
+    /// Whether this thread is the loader.
+    #[inline(always)]
+    pub fn loads(&self) -> bool {
+        self.thread == LOADING_THREAD
+    }
+
+    /// Whether this thread is the communication thread.
+    #[inline(always)]
+    pub fn communicates(&self) -> bool {
+        self.thread == COMMUNICATING_THREAD
+    }
+
+    /// Leaves registers to the math warpgroups.
+    ///
+    /// # Safety
+    /// All threads that don't compute must come here together.
+    #[inline(always)]
+    pub unsafe fn give_registers(&self) {
+        if const { C::WARPGROUPS == 2 } {
+            unsafe { setmaxnreg_dec::<FEW_REGISTERS>() }
+        }
+    }
+
+    /// Takes the registers that the other threads left.
+    #[inline(always)]
+    pub(super) unsafe fn take_registers(&self) {
+        if const { C::WARPGROUPS == 2 } {
+            unsafe { setmaxnreg_inc::<MANY_REGISTERS>() }
+        }
+    }
+
+    /// Ends the CTA; the last one of a rank ends its launch: it advances the epoch and lets the peers know
+    /// that everything sent to this rank in it has been read.
+    ///
+    /// # Safety
+    /// Every thread of the CTA that has not exited must come here, with nothing of its own left in flight.
+    #[inline(always)]
+    pub unsafe fn leave(&self) {
+        unsafe {
+            sync_threads();
+            if self.thread != 0 {
+                return;
+            }
+            let left = self.region + offset_of!(Control, left) as u64;
+            if add_acq_rel_gpu(left, 1) + 1 < self.head.ctas {
+                return;
+            }
+            let epoch = self.epoch();
+            store_relaxed_gpu(left, 0);
+            store_relaxed_gpu(self.region + offset_of!(Control, epoch) as u64, epoch);
+            fence_acq_rel_sys();
+            self.tell_all(offset_of!(Control, finished), epoch);
+        }
+    }
+
+    /// Writes `epoch` to this rank's entry of a table in the control block of every rank.
+    #[inline(always)]
+    pub(super) unsafe fn tell_all(&self, table: usize, epoch: u32) {
+        for rank in 0..self.head.world {
+            unsafe { store_relaxed_sys(self.region_of(rank) + table as u64 + 4 * self.head.rank as u64, epoch) };
+        }
+    }
+
+    /// The epoch of this launch.
+    #[inline(always)]
+    pub(super) fn epoch(&self) -> u32 {
+        unsafe { load_relaxed_gpu(self.region + offset_of!(Control, epoch) as u64) }.wrapping_add(1)
+    }
+
+    /// Where the symmetric region of `rank` starts.
+    #[inline(always)]
+    pub(super) fn region_of(&self, rank: u32) -> u64 {
+        unsafe { load_constant_u64(self.head.regions + 8 * rank as u64) }
+    }
+
+    /// Thread in the CTA.
+    #[inline(always)]
+    pub(super) fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// Waits until the phase of this parity has ended, or the launch is given up.
+    #[inline(always)]
+    pub(super) fn wait(&self, barrier: u32, parity: u32) {
+        let mut tries = 0u32;
+        while !self.aborted.get() && !unsafe { mbarrier_try_wait(barrier, parity) } {
+            tries = tries.wrapping_add(1);
+            if tries % 64 == 0 {
+                self.look_for_abort();
+            }
+        }
+    }
+
+    /// Whether the launch is given up, as far as this thread has noticed.
+    #[inline(always)]
+    pub(super) fn aborted(&self) -> bool {
+        self.aborted.get()
+    }
+
+    /// Looks whether the launch has been given up.
+    #[inline(always)]
+    pub(super) fn look_for_abort(&self) -> bool {
+        let abort = unsafe { load_relaxed_sys(self.region + offset_of!(Control, abort) as u64) };
+        self.aborted.set(abort != 0);
+        abort != 0
+    }
+
+    /// Gives the launch up.
+    #[inline(always)]
+    pub(super) fn abort(&self) {
+        self.aborted.set(true);
+    }
+
+    /// Reads a choice that the loader has made.
+    #[inline(always)]
+    pub(super) fn read_choice(&self, cursor: Cursor) -> u32 {
+        self.wait(self.chosen(cursor.slot), cursor.parity);
+        unsafe {
+            let choice = load_shared(self.choice(cursor.slot));
+            mbarrier_arrive(self.choice_free(cursor.slot));
+            choice
+        }
+    }
+
+    /// Notes what a role is at, in case it panics.
+    #[inline(always)]
+    pub(super) fn note(&self, role: u32, stage: u32, tile: [u32; MAX_AXES]) {
+        let site = self.shared + PANIC_SITES + role * PANIC_SITE;
+        unsafe {
+            store_shared(site, stage);
+            for axis in 0..MAX_AXES {
+                store_shared(site + 4 + 4 * axis as u32, tile[axis]);
+            }
+        }
+    }
+
+    /// A ring slot has been filled.
+    #[inline(always)]
+    pub(super) fn full(&self, slot: u32) -> u32 {
+        self.shared + FULL + 8 * slot
+    }
+    /// A ring slot has been read.
+    #[inline(always)]
+    pub(super) fn empty(&self, slot: u32) -> u32 {
+        self.shared + EMPTY + 8 * slot
+    }
+    /// The staging buffer belongs to the math warpgroups; what was to be received lies in it.
+    #[inline(always)]
+    pub(super) fn ready(&self) -> u32 {
+        self.shared + READY
+    }
+    /// The staging buffer belongs to the communication thread; what is to be stored lies in it.
+    #[inline(always)]
+    pub(super) fn staged(&self) -> u32 {
+        self.shared + STAGED
+    }
+    /// A choice has been made.
+    #[inline(always)]
+    pub(super) fn chosen(&self, choice: u32) -> u32 {
+        self.shared + CHOSEN + 8 * choice
+    }
+    /// A choice has been read by all.
+    #[inline(always)]
+    pub(super) fn choice_free(&self, choice: u32) -> u32 {
+        self.shared + CHOICE_FREE + 8 * choice
+    }
+    /// The choice itself.
+    #[inline(always)]
+    pub(super) fn choice(&self, choice: u32) -> u32 {
+        self.shared + CHOICE + 4 * choice
+    }
+    /// A ring slot.
+    #[inline(always)]
+    pub(super) fn ring(&self, slot: u32) -> u32 {
+        self.shared + layout::HEADER + slot * C::RING_SLOT
+    }
+    /// The staging buffer.
+    #[inline(always)]
+    pub(super) fn staging(&self) -> u32 {
+        self.shared + layout::HEADER + C::RING_DEPTH * C::RING_SLOT
+    }
+}
+
+/// A position in a ring of slots, and the parity of the phase that its current round ends.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    pub slot: u32,
+    pub parity: u32,
+}
+
+impl Cursor {
+    pub const START: Cursor = Cursor { slot: 0, parity: 0 };
+
+    /// The next slot of `depth`.
+    #[inline(always)]
+    pub fn next(self, depth: u32) -> Cursor {
+        if self.slot + 1 == depth {
+            Cursor { slot: 0, parity: self.parity ^ 1 }
+        } else {
+            Cursor { slot: self.slot + 1, parity: self.parity }
+        }
+    }
+
+    /// The slot `count` further on.
+    #[inline(always)]
+    pub fn skip(self, count: u32, depth: u32) -> Cursor {
+        let position = self.slot + count;
+        Cursor { slot: position % depth, parity: self.parity ^ ((position / depth) & 1) }
+    }
+}

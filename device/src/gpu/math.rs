@@ -1,0 +1,333 @@
+//! The math warpgroups: they multiply what lies in the ring and compute on fragments; tiles come in and go out
+//! through the staging buffer.
+
+use core::cell::Cell;
+
+use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::panic::MATH;
+use crate::abi::{Head, MAX_AXES};
+use crate::element::{Element, MatmulElement};
+use crate::layout::ROW;
+use crate::order::tiles;
+use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::ptx::*;
+use crate::role::Role;
+use crate::shape::{Shape, TileShape};
+
+/// A thread of the math warpgroups.
+///
+/// Of a tile of 64 rows to a warpgroup it holds, in rows `r` and `r + 8` of its warp's 16 (`r = lane / 4`), the
+/// columns `8i + 2·(lane % 4)` and the next, for every `i`: pair `2i` in row `r`, pair `2i + 1` in row `r + 8`.
+pub struct Math<'c, 'p, C: Config> {
+    cta: &'c Cta<'p, C>,
+    warpgroup: u32,
+    lane: u32,
+    warp: u32,
+    ring: Cell<Cursor>,
+    choice: Cell<Cursor>,
+    held: Cell<bool>,
+    ready: Cell<u32>,
+}
+
+impl<'c, 'p, C: Config> Math<'c, 'p, C> {
+    /// Starts the role.
+    ///
+    /// # Safety
+    /// All threads of the math warpgroups must begin together.
+    #[inline(always)]
+    pub unsafe fn begin(cta: &'c Cta<'p, C>) -> Self {
+        unsafe { cta.take_registers() };
+        let thread = cta.thread() - 128;
+        Math {
+            cta,
+            warpgroup: thread / 128,
+            lane: thread % 32,
+            warp: thread % 128 / 32,
+            ring: Cell::new(Cursor::START),
+            choice: Cell::new(Cursor::START),
+            held: Cell::new(false),
+            ready: Cell::new(0),
+        }
+    }
+
+    /// Whether this thread speaks for its warpgroup.
+    #[inline(always)]
+    fn leads(&self) -> bool {
+        self.lane == 0 && self.warp == 0
+    }
+
+    /// The first of this warp's rows of a tile.
+    #[inline(always)]
+    fn first_row(&self) -> u32 {
+        self.warpgroup * 64 + self.warp * 16
+    }
+
+    /// Waits until the staging buffer is this side's.
+    #[inline(always)]
+    fn take_staging(&self) {
+        self.cta.wait(self.cta.ready(), self.ready.get());
+        self.ready.set(self.ready.get() ^ 1);
+    }
+
+    /// Hands the staging buffer to the communication thread.
+    #[inline(always)]
+    fn give_staging(&self) {
+        fence_proxy_async_shared();
+        unsafe { mbarrier_arrive(self.cta.staged()) };
+    }
+
+    /// The shared address that this lane gives for the matrices of column group `group` (16 columns of 16-bit
+    /// elements): row `lane % 16`, and the group's first or second 16 bytes, swizzled.
+    #[inline(always)]
+    fn matrix_address<S: TileShape>(&self, group: u32) -> u32 {
+        let row = self.first_row() + self.lane % 16;
+        let chunk = (group % 4 * 2 + self.lane / 16) ^ (self.lane % 8);
+        self.cta.staging() + group / 4 * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16
+    }
+
+    /// The shared address of pair `index` of an `f32` tile.
+    #[inline(always)]
+    fn pair_address<S: TileShape>(&self, index: u32) -> u32 {
+        let row = self.first_row() + self.lane / 4 + index % 2 * 8;
+        let byte = (index / 2 * 8 + self.lane % 4 * 2) * 4;
+        let chunk = (byte % ROW / 16) ^ (row % 8);
+        self.cta.staging() + byte / ROW * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16 + byte % 16
+    }
+
+    /// Calls `f` with the index and the staged value of each pair.
+    #[inline(always)]
+    fn read_staged<E: Element, S: TileShape>(&self, mut f: impl FnMut(usize, (f32, f32))) {
+        if const { E::SIZE == 2 } {
+            for group in 0..S::COLUMNS / 16 {
+                let words = unsafe { ldmatrix_x4(self.matrix_address::<S>(group as u32)) };
+                for (index, word) in words.into_iter().enumerate() {
+                    f(4 * group + index, E::unpack_pair(word));
+                }
+            }
+        } else {
+            for index in 0..S::COLUMNS / 4 {
+                f(index, unsafe { load_shared_f32x2(self.pair_address::<S>(index as u32)) });
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_staged<E: Element, S: TileShape>(&self, tile: &E::Held<S>) {
+        if const { E::SIZE == 2 } {
+            for group in 0..S::COLUMNS / 16 {
+                let word = |index: usize| E::pack_pair(E::pair::<S>(tile, 4 * group + index));
+                unsafe { stmatrix_x4(self.matrix_address::<S>(group as u32), [word(0), word(1), word(2), word(3)]) };
+            }
+        } else {
+            for index in 0..S::COLUMNS / 4 {
+                let (low, high) = E::pair::<S>(tile, index);
+                unsafe { store_shared_f32x2(self.pair_address::<S>(index as u32), low, high) };
+            }
+        }
+    }
+}
+
+impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
+    type Fragment<E: Element, S: TileShape> = E::Held<S>;
+
+    /// The values of rows `r` and `r + 8`.
+    type RowFragment<S: TileShape> = [f32; 2];
+
+    #[inline(always)]
+    fn head(&self) -> &Head {
+        self.cta.head
+    }
+
+    #[inline(always)]
+    fn cta(&self) -> u32 {
+        block_idx_x()
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        if self.leads() && self.warpgroup == 0 {
+            self.cta.note(MATH, stage, tile);
+        }
+    }
+
+    #[inline(always)]
+    fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.cta.read_choice(cursor)
+    }
+
+    #[inline(always)]
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(
+        &self,
+        a: &PanelPlace,
+        _: &PanelPlace,
+    ) -> <Shape<M, N> as TileShape>::Values
+    where
+        Shape<M, N>: TileShape,
+    {
+        let mut product = f32::zeros::<Shape<M, N>>();
+        let chunks = tiles(a.columns(), ROW / E::SIZE);
+        let mut cursor = self.ring.get();
+        let mut previous = 0;
+        for chunk in 0..chunks {
+            self.cta.wait(self.cta.full(cursor.slot), cursor.parity);
+            let slot = self.cta.ring(cursor.slot);
+            let a = descriptor(slot + self.warpgroup * 64 * ROW);
+            let b = descriptor(slot + M as u32 * ROW);
+            unsafe {
+                wgmma_fence();
+                // 16 columns of 2 bytes are two of a descriptor's units of 16 bytes.
+                for step in 0..4 {
+                    E::wgmma(&mut product, a + 2 * step, b + 2 * step);
+                }
+                wgmma_commit();
+                if chunk > 0 {
+                    wgmma_wait::<1>();
+                    if self.leads() {
+                        mbarrier_arrive(self.cta.empty(previous));
+                    }
+                }
+            }
+            previous = cursor.slot;
+            cursor = cursor.next(C::RING_DEPTH);
+        }
+        unsafe {
+            wgmma_wait::<0>();
+            if chunks > 0 && self.leads() {
+                mbarrier_arrive(self.cta.empty(previous));
+            }
+        }
+        self.ring.set(cursor);
+        product
+    }
+
+    #[inline(always)]
+    fn accumulate<E: Element, S: TileShape>(&self, sum: &mut S::Values, _: &Place) {
+        if self.held.get() {
+            self.give_staging();
+        }
+        self.take_staging();
+        self.held.set(true);
+        self.read_staged::<E, S>(|index, (low, high)| {
+            let values = sum.values_mut();
+            values[2 * index] += low;
+            values[2 * index + 1] += high;
+        });
+    }
+
+    #[inline(always)]
+    fn load<E: Element, S: TileShape>(&self, _: &Place) -> E::Held<S> {
+        if self.held.get() {
+            self.give_staging();
+            self.held.set(false);
+        }
+        self.take_staging();
+        let mut tile = E::zeros::<S>();
+        self.read_staged::<E, S>(|index, pair| E::set_pair::<S>(&mut tile, index, pair));
+        self.give_staging();
+        tile
+    }
+
+    #[inline(always)]
+    fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, _: &Place) {
+        if self.held.get() {
+            self.held.set(false);
+        } else {
+            self.take_staging();
+        }
+        self.write_staged::<E, S>(tile);
+        self.give_staging();
+    }
+
+    #[inline(always)]
+    fn transfer<E: Element, S: TileShape>(&self, _: &Place, _: &Place) {
+        let per_slot = C::RING_SLOT / (S::ROWS as u32 * ROW);
+        let slots = tiles(S::COLUMNS as u32 * E::SIZE / ROW, per_slot);
+        self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
+    }
+
+    #[inline(always)]
+    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
+        let per_slot = C::RING_SLOT / (M as u32 * ROW);
+        let slots = tiles(tiles(from.columns() * E::SIZE, ROW), per_slot);
+        self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
+    }
+
+    #[inline(always)]
+    fn splat<E: Element, S: TileShape>(&self, value: f32) -> E::Held<S> {
+        let mut tile = E::zeros::<S>();
+        for index in 0..S::COLUMNS / 4 {
+            E::set_pair::<S>(&mut tile, index, (value, value));
+        }
+        tile
+    }
+
+    #[inline(always)]
+    fn map<E: Element, S: TileShape>(mut tile: E::Held<S>, f: impl Fn(f32) -> f32) -> E::Held<S> {
+        for index in 0..S::COLUMNS / 4 {
+            let (low, high) = E::pair::<S>(&tile, index);
+            E::set_pair::<S>(&mut tile, index, (f(low), f(high)));
+        }
+        tile
+    }
+
+    #[inline(always)]
+    fn zip<E: Element, F: Element, S: TileShape>(
+        mut left: E::Held<S>,
+        right: &F::Held<S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> E::Held<S> {
+        for index in 0..S::COLUMNS / 4 {
+            let (low, high) = E::pair::<S>(&left, index);
+            let (other_low, other_high) = F::pair::<S>(right, index);
+            E::set_pair::<S>(&mut left, index, (f(low, other_low), f(high, other_high)));
+        }
+        left
+    }
+
+    #[inline(always)]
+    fn cast<E: Element, F: Element, S: TileShape>(tile: &E::Held<S>) -> F::Held<S> {
+        let mut cast = F::zeros::<S>();
+        for index in 0..S::COLUMNS / 4 {
+            F::set_pair::<S>(&mut cast, index, E::pair::<S>(tile, index));
+        }
+        cast
+    }
+
+    /// A thread's own columns in turn, then the four threads that share a row, as a tree.
+    #[inline(always)]
+    fn reduce_rows<E: Element, S: TileShape>(tile: &E::Held<S>, f: impl Fn(f32, f32) -> f32) -> [f32; 2] {
+        let mut rows = [0.0; 2];
+        for (half, row) in rows.iter_mut().enumerate() {
+            let (low, high) = E::pair::<S>(tile, half);
+            let mut value = f(low, high);
+            for index in 1..S::COLUMNS / 8 {
+                let (low, high) = E::pair::<S>(tile, 2 * index + half);
+                value = f(f(value, low), high);
+            }
+            value = f(value, unsafe { shuffle_xor(value, 1) });
+            *row = f(value, unsafe { shuffle_xor(value, 2) });
+        }
+        rows
+    }
+
+    #[inline(always)]
+    fn zip_rows<E: Element, S: TileShape>(
+        mut tile: E::Held<S>,
+        rows: &[f32; 2],
+        f: impl Fn(f32, f32) -> f32,
+    ) -> E::Held<S> {
+        for index in 0..S::COLUMNS / 4 {
+            let (low, high) = E::pair::<S>(&tile, index);
+            let row = rows[index % 2];
+            E::set_pair::<S>(&mut tile, index, (f(low, row), f(high, row)));
+        }
+        tile
+    }
+
+    #[inline(always)]
+    fn map_row_values<S: TileShape>(rows: [f32; 2], f: impl Fn(f32) -> f32) -> [f32; 2] {
+        [f(rows[0]), f(rows[1])]
+    }
+}

@@ -1,0 +1,97 @@
+//! The roles of a CTA on a GPU, and the entry they are woven into.
+//!
+//! One CTA runs three roles side by side over the same tiles: one thread loads, one thread communicates,
+//! and the math warpgroups compute. They meet at barriers in shared memory (`cta`), in two places:
+//! the *ring*, which the loader fills ahead of its readers, and the *staging* buffer, which passes between the
+//! communication thread and the math warpgroups in strict turns.
+
+mod communication;
+mod cta;
+mod loader;
+mod math;
+mod panic;
+mod signals;
+
+pub use communication::Communication;
+pub use cta::{Config, Cta};
+pub use loader::Loader;
+pub use math::Math;
+
+/// The tensor maps that cover a box of `rows` rows: a map's offset in a matrix's three, the first row it
+/// brings, and where that lies in the box.
+#[inline(always)]
+fn boxes(rows: usize) -> impl Iterator<Item = (u64, u32, u32)> {
+    let (map, height) = match rows {
+        256 => (256, 256),
+        128 => (128, 128),
+        _ => (0, 64),
+    };
+    (0..rows as u32 / height).map(move |index| (map, index * height, index * height * crate::layout::ROW))
+}
+
+/// The part of [`Role`](crate::Role) that deals with elements, for a role that holds none.
+macro_rules! holds_nothing {
+    () => {
+        type Fragment<E: Element, S: TileShape> = ();
+        type RowFragment<S: TileShape> = ();
+
+        #[inline(always)]
+        fn splat<E: Element, S: TileShape>(&self, _: f32) {}
+        #[inline(always)]
+        fn map<E: Element, S: TileShape>(_: (), _: impl Fn(f32) -> f32) {}
+        #[inline(always)]
+        fn zip<E: Element, F: Element, S: TileShape>(_: (), _: &(), _: impl Fn(f32, f32) -> f32) {}
+        #[inline(always)]
+        fn cast<E: Element, F: Element, S: TileShape>(_: &()) {}
+        #[inline(always)]
+        fn reduce_rows<E: Element, S: TileShape>(_: &(), _: impl Fn(f32, f32) -> f32) {}
+        #[inline(always)]
+        fn zip_rows<E: Element, S: TileShape>(_: (), _: &(), _: impl Fn(f32, f32) -> f32) {}
+        #[inline(always)]
+        fn map_row_values<S: TileShape>(_: (), _: impl Fn(f32) -> f32) {}
+    };
+}
+use holds_nothing;
+
+/// The entry of one variant of a kernel: a marker from which the builder sets the launch bounds, and a
+/// function that branches once on the role and walks all stages in it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __entry {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+        ::core::arch::global_asm!(
+            concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
+            threads = const $crate::layout::threads($rows),
+        );
+
+        #[doc(hidden)]
+        pub struct Config;
+        impl $crate::gpu::Config for Config {
+            const ROWS: usize = $rows;
+            const COLUMNS: usize = $columns;
+            const ELEMENT: u32 = <$element as $crate::Element>::SIZE;
+        }
+
+        #[unsafe(export_name = $name)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: $params) {
+            let cta = unsafe { $crate::gpu::Cta::<Config>::begin(&params.head) };
+            if cta.computes() {
+                let role = unsafe { $crate::gpu::Math::begin(&cta) };
+                $weave(&role, &params);
+            } else {
+                unsafe { cta.give_registers() };
+                if cta.loads() {
+                    let role = $crate::gpu::Loader::begin(&cta);
+                    $weave(&role, &params);
+                    role.finish();
+                } else if cta.communicates() {
+                    let role = $crate::gpu::Communication::begin(&cta);
+                    $weave(&role, &params);
+                    role.finish();
+                }
+            }
+            unsafe { cta.leave() };
+        }
+    };
+}
+pub use crate::__entry as entry;

@@ -1,0 +1,45 @@
+//! A CTA's threads and shared memory, as the entry and the launcher must agree on them.
+//!
+//! Shared memory holds a header (barriers, and what a panic needs to find), a ring of slots that the
+//! loader fills ahead of the math warpgroups, and a staging buffer for one tile on its way out or in.
+
+/// Bytes of shared memory that a CTA may have on Hopper.
+pub const SHARED_LIMIT: u32 = 227 * 1024;
+/// Bytes of the header.
+pub const HEADER: u32 = 1024;
+/// Bytes of one row of a box: the span of TMA's 128-byte swizzle.
+pub const ROW: u32 = 128;
+/// Deepest ring worth having.
+const MAX_DEPTH: u32 = 8;
+
+/// Warpgroups that multiply, one for each 64 rows of a tile.
+pub const fn warpgroups(rows: usize) -> u32 {
+    rows as u32 / 64
+}
+
+/// Threads of a CTA: a warpgroup for the loader and the communication thread, and the math warpgroups.
+pub const fn threads(rows: usize) -> u32 {
+    128 + 128 * warpgroups(rows)
+}
+
+/// Bytes of a ring slot: one box of each operand of a matmul.
+pub const fn ring_slot(rows: usize, columns: usize) -> u32 {
+    (rows + columns) as u32 * ROW
+}
+
+/// Bytes of the staging buffer: one tile.
+pub const fn staging(rows: usize, columns: usize, element: u32) -> u32 {
+    (rows * columns) as u32 * element
+}
+
+/// Slots of the ring: as many as fit beside the staging buffer.
+pub const fn ring_depth(rows: usize, columns: usize, element: u32) -> u32 {
+    let depth = (SHARED_LIMIT - HEADER - staging(rows, columns, element)) / ring_slot(rows, columns);
+    assert!(depth >= 2, "this tile and element leave no room in shared memory for a ring of two slots");
+    if depth > MAX_DEPTH { MAX_DEPTH } else { depth }
+}
+
+/// Bytes of dynamic shared memory of a CTA.
+pub const fn shared_bytes(rows: usize, columns: usize, element: u32) -> u32 {
+    HEADER + ring_depth(rows, columns, element) * ring_slot(rows, columns) + staging(rows, columns, element)
+}

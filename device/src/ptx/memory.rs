@@ -1,0 +1,114 @@
+//! Loads, stores, atomics and fences with a scope.
+//!
+//! Another GPU's thread is reached by `.sys` alone; a signal is written and polled with these only.
+
+use core::arch::asm;
+
+/// # Safety
+/// `address` must be a 4-byte aligned word of global memory.
+#[inline(always)]
+pub unsafe fn load_acquire_sys(address: u64) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.acquire.sys.global.u32 {}, [{}];", out(reg32) value, in(reg64) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn load_relaxed_sys(address: u64) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.relaxed.sys.global.u32 {}, [{}];", out(reg32) value, in(reg64) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn store_relaxed_sys(address: u64, value: u32) {
+    unsafe { asm!("st.relaxed.sys.global.u32 [{}], {};", in(reg64) address, in(reg32) value) }
+}
+
+/// Orders what this thread has seen and done before what it stores next, for every GPU.
+#[inline(always)]
+pub fn fence_acq_rel_sys() {
+    unsafe { asm!("fence.acq_rel.sys;") }
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn exchange_relaxed_sys(address: u64, value: u32) -> u32 {
+    let old: u32;
+    unsafe {
+        asm!("atom.relaxed.sys.global.exch.b32 {}, [{}], {};", out(reg32) old, in(reg64) address, in(reg32) value)
+    };
+    old
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn add_acq_rel_gpu(address: u64, value: u32) -> u32 {
+    let old: u32;
+    unsafe {
+        asm!("atom.acq_rel.gpu.global.add.u32 {}, [{}], {};", out(reg32) old, in(reg64) address, in(reg32) value)
+    };
+    old
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn add_relaxed_gpu(address: u64, value: u32) -> u32 {
+    let old: u32;
+    unsafe {
+        asm!("atom.relaxed.gpu.global.add.u32 {}, [{}], {};", out(reg32) old, in(reg64) address, in(reg32) value)
+    };
+    old
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn load_relaxed_gpu(address: u64) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.relaxed.gpu.global.u32 {}, [{}];", out(reg32) value, in(reg64) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn store_relaxed_gpu(address: u64, value: u32) {
+    unsafe { asm!("st.relaxed.gpu.global.u32 [{}], {};", in(reg64) address, in(reg32) value) }
+}
+
+/// A word that nobody writes during the launch.
+///
+/// # Safety
+/// `address` must be an 8-byte aligned word of global memory.
+#[inline(always)]
+pub unsafe fn load_constant_u64(address: u64) -> u64 {
+    let value: u64;
+    unsafe {
+        asm!("ld.global.u64 {}, [{}];", out(reg64) value, in(reg64) address, options(pure, readonly, nostack))
+    };
+    value
+}
+
+/// # Safety
+/// `address` must be a 4-byte aligned word of shared memory.
+#[inline(always)]
+pub unsafe fn load_shared(address: u32) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.volatile.shared.u32 {}, [{}];", out(reg32) value, in(reg32) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_shared`].
+#[inline(always)]
+pub unsafe fn store_shared(address: u32, value: u32) {
+    unsafe { asm!("st.volatile.shared.u32 [{}], {};", in(reg32) address, in(reg32) value) }
+}

@@ -1,0 +1,21 @@
+//! One function per PTX instruction (or per inseparable pair), and nothing else.
+//!
+//! `asm!` is not convergent on nvptx: LLVM may copy a block that holds one into both arms of a branch.
+//! What must not be split (barriers of the whole CTA, shuffles) therefore goes through LLVM's intrinsics;
+//! `.aligned` instructions are used under warp-uniform control flow only.
+
+mod bulk;
+mod convert;
+mod matrix;
+mod mbarrier;
+mod memory;
+mod thread;
+mod wgmma;
+
+pub use bulk::*;
+pub use convert::*;
+pub use matrix::*;
+pub use mbarrier::*;
+pub use memory::*;
+pub use thread::*;
+pub use wgmma::*;

@@ -1,0 +1,89 @@
+//! Who and where a thread is, and what it does to itself.
+
+use core::arch::asm;
+use core::arch::nvptx;
+
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.f32"]
+    fn shuffle_bfly_f32(mask: u32, value: f32, lane_xor: u32, clamp: u32) -> f32;
+}
+
+core::arch::global_asm!(".extern .shared .align 1024 .b8 entwine_shared[];");
+
+/// Address in the shared window of the CTA's dynamic shared memory.
+#[inline(always)]
+pub fn shared_base() -> u32 {
+    let base: u32;
+    unsafe {
+        asm!(
+            "{{ .reg .u64 t; mov.u64 t, entwine_shared; cvt.u32.u64 {}, t; }}",
+            out(reg32) base, options(pure, nomem, nostack),
+        );
+    }
+    base
+}
+
+/// Index of the thread in its CTA.
+#[inline(always)]
+pub fn thread_idx_x() -> u32 {
+    unsafe { nvptx::_thread_idx_x() as u32 }
+}
+
+/// Index of the CTA in the grid.
+#[inline(always)]
+pub fn block_idx_x() -> u32 {
+    unsafe { nvptx::_block_idx_x() as u32 }
+}
+
+/// Waits for all threads of the CTA.
+///
+/// # Safety
+/// Every thread of the CTA that has not exited must come to the same barrier.
+#[inline(always)]
+pub unsafe fn sync_threads() {
+    unsafe { nvptx::_syncthreads() }
+}
+
+/// The value of the lane whose index differs in the bits of `lane_xor`.
+///
+/// # Safety
+/// All lanes of the warp must take part.
+#[inline(always)]
+pub unsafe fn shuffle_xor(value: f32, lane_xor: u32) -> f32 {
+    unsafe { shuffle_bfly_f32(u32::MAX, value, lane_xor, 31) }
+}
+
+/// Nanoseconds on a clock that all CTAs of a GPU share.
+#[inline(always)]
+pub fn globaltimer() -> u64 {
+    let now: u64;
+    unsafe { asm!("mov.u64 {}, %globaltimer;", out(reg64) now, options(nostack)) };
+    now
+}
+
+/// Gives up registers beyond `COUNT`.
+///
+/// # Safety
+/// All warps of the warpgroup must execute it; the entry must have a register cap.
+#[inline(always)]
+pub unsafe fn setmaxnreg_dec<const COUNT: u32>() {
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const COUNT) }
+}
+
+/// Takes registers up to `COUNT`.
+///
+/// # Safety
+/// As [`setmaxnreg_dec`].
+#[inline(always)]
+pub unsafe fn setmaxnreg_inc<const COUNT: u32>() {
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const COUNT) }
+}
+
+/// Ends this thread.
+#[inline(always)]
+pub fn exit() -> ! {
+    unsafe {
+        asm!("exit;");
+        core::hint::unreachable_unchecked()
+    }
+}
