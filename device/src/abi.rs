@@ -182,6 +182,10 @@ pub struct FaultRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Head>().is_multiple_of(8) && size_of::<MatrixArg>().is_multiple_of(8) && size_of::<ChannelArg>().is_multiple_of(8));
+    assert!(
+        size_of::<Head>().is_multiple_of(8)
+            && size_of::<MatrixArg>().is_multiple_of(8)
+            && size_of::<ChannelArg>().is_multiple_of(8)
+    );
     assert!(size_of::<Control>().is_multiple_of(128));
 };

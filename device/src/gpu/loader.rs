@@ -53,12 +53,9 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
     #[inline(always)]
     fn panel_source(&self, place: &PanelPlace) -> Option<Source> {
         match place {
-            PanelPlace::Matrix(place) => Some(Source::Matrix {
-                maps: place.matrix.maps,
-                column: place.column,
-                row: place.row,
-                part: place.part,
-            }),
+            PanelPlace::Matrix(place) => {
+                Some(Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part })
+            }
             PanelPlace::Slot(slot) => self.signals.receive(slot).map(|address| Source::Slot { address }),
         }
     }
@@ -182,7 +179,12 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     where
         Shape<M, N>: TileShape,
     {
-        const { assert!(M == C::ROWS && N <= C::COLUMNS, "a matmul's tile must be of the kernel's BM rows and at most BN columns") };
+        const {
+            assert!(
+                M == C::ROWS && N <= C::COLUMNS,
+                "a matmul's tile must be of the kernel's BM rows and at most BN columns"
+            )
+        };
         let (Some(from_a), Some(from_b)) = (self.panel_source(a), self.panel_source(b)) else { return };
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         for chunk in 0..chunks {

@@ -91,9 +91,7 @@ pub unsafe fn store_relaxed_gpu(address: u64, value: u32) {
 #[inline(always)]
 pub unsafe fn load_constant_u64(address: u64) -> u64 {
     let value: u64;
-    unsafe {
-        asm!("ld.global.u64 {}, [{}];", out(reg64) value, in(reg64) address, options(pure, readonly, nostack))
-    };
+    unsafe { asm!("ld.global.u64 {}, [{}];", out(reg64) value, in(reg64) address, options(pure, readonly, nostack)) };
     value
 }
 
