@@ -1,1 +1,3 @@
-//! To come.
+//! Checks that more than one of the test programs needs.
+
+pub mod ptx;

@@ -1,0 +1,79 @@
+//! What must hold of a kernel's PTX, whatever the compiler made of the Rust that it came from.
+
+use entwine_build::ptx::{Function, Module};
+
+/// CTA barriers of an entry: one after its shared memory is set up, one before it leaves. More of them mean
+/// that the compiler copied one into both arms of a branch.
+pub const CTA_BARRIERS: usize = 2;
+
+/// What is wrong with the entries of a module; empty if nothing is.
+pub fn violations(module: &Module) -> Vec<String> {
+    module.entries().flat_map(|entry| entry_violations(&entry)).collect()
+}
+
+/// The matrix instructions of an entry.
+pub fn matrix_instructions(entry: &Function<'_>) -> usize {
+    instructions(entry.text).filter(|instruction| instruction.starts_with("wgmma.mma_async.")).count()
+}
+
+fn entry_violations(entry: &Function<'_>) -> Vec<String> {
+    let all: Vec<_> = instructions(entry.text).collect();
+    let mut violations = Vec::new();
+    let mut require = |holds: bool, rule: String| {
+        if !holds {
+            violations.push(format!("`{}`: {rule}", entry.name));
+        }
+    };
+
+    let barriers = all.iter().filter(|instruction| is_cta_barrier(instruction)).count();
+    require(barriers == CTA_BARRIERS, format!("{barriers} CTA barriers, expected {CTA_BARRIERS}"));
+    require(entry.text.contains("\n.maxntid "), "no `.maxntid`".to_owned());
+    for instruction in &all {
+        require(!instruction.contains(".nc."), format!("may read what another rank writes: `{instruction}`"));
+        require(!is_weak_signal(instruction), format!("signals are not volatile: `{instruction}`"));
+        require(is_wide_enough(instruction), format!("does not reach another GPU's threads: `{instruction}`"));
+    }
+
+    let has = |prefix: &str| all.iter().any(|instruction| instruction.starts_with(prefix));
+    if has("cp.async.bulk.global.") {
+        require(has("cp.async.bulk.wait_group 0"), "bulk stores are signalled before they are complete".to_owned());
+        require(has("fence.acq_rel.sys"), "bulk stores are signalled without a release".to_owned());
+    }
+    if has("cp.async.bulk.shared::cluster.global.") {
+        require(has("ld.acquire.sys."), "slots are read without an acquire".to_owned());
+        require(has("fence.proxy.async"), "slots are read without a proxy fence".to_owned());
+    }
+    violations
+}
+
+fn is_cta_barrier(instruction: &str) -> bool {
+    instruction.starts_with("bar.sync") || instruction.starts_with("barrier.sync")
+}
+
+fn is_weak_signal(instruction: &str) -> bool {
+    let opcode = opcode(instruction);
+    opcode.contains(".volatile") && !opcode.contains(".shared")
+}
+
+/// Another rank's memory is reached at system scope. The scope of the GPU is for counters that the CTAs of one
+/// rank share, which only relaxed accesses and read-modify-writes touch.
+fn is_wide_enough(instruction: &str) -> bool {
+    let opcode = opcode(instruction);
+    !opcode.contains(".gpu") || opcode.contains(".relaxed.") || opcode.starts_with("atom.")
+}
+
+fn opcode(instruction: &str) -> &str {
+    instruction.split_whitespace().next().unwrap_or_default()
+}
+
+/// The instructions of a function's text, without predicates, labels, directives and comments.
+fn instructions(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    let statements = code.flat_map(|line| line.split(';'));
+    let bare = statements.map(|statement| statement.trim_start_matches(['{', '}', ' ', '\t']).trim_end());
+    let unpredicated = bare.map(|statement| match statement.strip_prefix('@') {
+        Some(predicated) => predicated.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start()),
+        None => statement,
+    });
+    unpredicated.filter(|statement| statement.starts_with(|first: char| first.is_ascii_lowercase()))
+}

@@ -1,0 +1,90 @@
+//! The structure of PTX: that each rule catches what it is for, and that the ready-made kernels keep them all.
+
+use entwine_build::ptx::Module;
+use entwine_tests::ptx::violations;
+
+const SOUND: &str = "
+.visible .entry sound(
+\t.param .b64 sound_param_0
+)
+.maxntid 384
+.minnctapersm 1
+{
+\t.reg .pred \t%p<2>;
+\tbar.sync \t0;
+\t// begin inline asm
+\tld.acquire.sys.global.u32 %r1, [%rd1];
+\t// end inline asm
+\t// begin inline asm
+\tfence.proxy.async;
+\t// end inline asm
+\t// begin inline asm
+\tcp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];
+\t// end inline asm
+\t// begin inline asm
+\t{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r2; selp.u32 %r3, 1, 0, p; }
+\t// end inline asm
+$L__BB0_1:
+\t@%p1 bra \t$L__BB0_1;
+\tcp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;
+\tcp.async.bulk.wait_group 0;
+\tfence.acq_rel.sys;
+\tst.relaxed.sys.global.u32 [%rd1], %r1;
+\tld.volatile.shared.u32 %r4, [%r5];
+\tatom.acq_rel.gpu.global.add.u32 %r1, [%rd1], %r2;
+\tbar.sync \t0;
+\tret;
+}
+";
+
+/// What is said of the sound entry once `from` is replaced by `to`.
+fn said_after(from: &str, to: &str) -> String {
+    assert!(SOUND.contains(from));
+    violations(&Module::from_text(SOUND.replace(from, to))).join("\n")
+}
+
+#[test]
+fn a_sound_entry_violates_nothing() {
+    assert_eq!(violations(&Module::from_text(SOUND)), [""; 0]);
+}
+
+#[test]
+fn a_barrier_copied_into_a_branch_is_counted() {
+    assert!(said_after("\tfence.proxy.async;", "\t@%p1 bar.sync 0;\n\tfence.proxy.async;").contains("3 CTA barriers"));
+}
+
+#[test]
+fn signals_reach_every_gpu() {
+    for (from, to) in [
+        ("ld.acquire.sys.global", "ld.acquire.gpu.global"),
+        ("fence.acq_rel.sys", "fence.acq_rel.gpu"),
+        ("st.relaxed.sys.global", "st.release.gpu.global"),
+        ("st.relaxed.sys.global", "red.release.gpu.global.add"),
+    ] {
+        assert!(said_after(from, to).contains("does not reach another GPU's threads"), "{to}");
+    }
+}
+
+#[test]
+fn symmetric_memory_is_read_by_no_weak_load() {
+    assert!(said_after("ld.acquire.sys.global", "ld.global.nc").contains("may read what another rank writes"));
+    assert!(said_after("ld.acquire.sys.global", "ld.volatile.global").contains("not volatile"));
+}
+
+#[test]
+fn a_bulk_store_is_complete_and_released_before_its_signal() {
+    let unfinished = said_after("cp.async.bulk.wait_group 0", "cp.async.bulk.wait_group.read 0");
+    assert!(unfinished.contains("before they are complete"));
+    assert!(said_after("fence.acq_rel.sys", "membar.cta").contains("without a release"));
+}
+
+#[test]
+fn a_bulk_load_follows_an_acquire_and_a_proxy_fence() {
+    assert!(said_after("ld.acquire.sys.global", "ld.relaxed.sys.global").contains("without an acquire"));
+    assert!(said_after("fence.proxy.async", "fence.sc.sys").contains("without a proxy fence"));
+}
+
+#[test]
+fn an_entry_has_its_launch_bounds() {
+    assert!(said_after(".maxntid 384\n", "").contains("no `.maxntid`"));
+}
