@@ -102,6 +102,39 @@ pub struct Params<const MATRICES: usize, const CHANNELS: usize, const SCALARS: u
     pub scalars: [u64; SCALARS],
 }
 
+/// A scalar that a kernel takes, and the word that carries it: its bits in the low bytes.
+pub trait Scalar: Copy {
+    /// The word.
+    fn to_word(self) -> u64;
+    /// The scalar in a word.
+    fn from_word(word: u64) -> Self;
+}
+
+macro_rules! scalars {
+    ($($scalar:ty: |$value:ident| $to:expr, |$word:ident| $from:expr;)+) => {
+        $(impl Scalar for $scalar {
+            #[inline(always)]
+            fn to_word(self) -> u64 {
+                let $value = self;
+                $to
+            }
+            #[inline(always)]
+            fn from_word($word: u64) -> Self {
+                $from
+            }
+        })+
+    };
+}
+scalars! {
+    u32: |value| value as u64, |word| word as u32;
+    i32: |value| value as u32 as u64, |word| word as i32;
+    u64: |value| value, |word| word;
+    i64: |value| value as u64, |word| word as i64;
+    f32: |value| value.to_bits() as u64, |word| f32::from_bits(word as u32);
+    f64: |value| value.to_bits(), |word| f64::from_bits(word);
+    bool: |value| value as u64, |word| word as u8 != 0;
+}
+
 /// The control block at offset 0 of every rank's symmetric region.
 #[repr(C, align(128))]
 #[derive(Debug)]

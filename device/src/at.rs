@@ -12,8 +12,9 @@ pub struct At<'c, const D: usize, R: Role> {
 }
 
 impl<'c, const D: usize, R: Role> At<'c, D, R> {
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn new(role: &'c R, coordinates: [u32; D]) -> Self {
+    pub fn new(role: &'c R, coordinates: [u32; D]) -> Self {
         At { role, coordinates }
     }
 

@@ -22,6 +22,7 @@ pub mod order;
 mod place;
 mod role;
 mod shape;
+mod share;
 mod tile;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -43,4 +44,5 @@ pub use order::{Share, Stage, Step, tiles, walk, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
 pub use shape::{Shape, TileShape};
+pub use share::share;
 pub use tile::{Rows, Storable, Tile};

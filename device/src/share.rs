@@ -1,0 +1,73 @@
+//! Which CTAs of the grid carry which stage.
+
+use crate::order::Share;
+
+/// The share of stage `stage` among `total` CTAs.
+///
+/// `dedicated[s]` is the number of CTAs that stage `s` asks to have to itself, or 0. Stages that ask get
+/// theirs from CTA 0 on, as far as one CTA is left for each group that comes after; those that do not ask
+/// share all that remain. With fewer CTAs than groups, every CTA carries every stage, in order.
+#[inline(always)]
+pub fn share<const S: usize>(total: u32, dedicated: [u32; S], stage: usize) -> Share {
+    let mut groups = 0;
+    let mut shared = 0;
+    for ctas in dedicated {
+        if ctas == 0 {
+            shared = 1;
+        } else {
+            groups += 1;
+        }
+    }
+    groups += shared;
+    if total < groups {
+        return Share { first: 0, count: total };
+    }
+    let mut first = 0;
+    for (index, ctas) in dedicated.into_iter().enumerate() {
+        if ctas == 0 {
+            continue;
+        }
+        groups -= 1;
+        let available = total - first - groups;
+        let count = if ctas < available { ctas } else { available };
+        if index == stage {
+            return Share { first, count };
+        }
+        first += count;
+    }
+    Share { first, count: total - first }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares<const S: usize>(total: u32, dedicated: [u32; S]) -> [(u32, u32); S] {
+        core::array::from_fn(|stage| {
+            let Share { first, count } = share(total, dedicated, stage);
+            (first, count)
+        })
+    }
+
+    #[test]
+    fn stages_that_ask_for_nothing_share_every_cta() {
+        assert_eq!(shares(132, [0, 0]), [(0, 132), (0, 132)]);
+    }
+
+    #[test]
+    fn a_dedicated_stage_leaves_the_rest_to_the_others() {
+        assert_eq!(shares(132, [16, 0, 0]), [(0, 16), (16, 116), (16, 116)]);
+        assert_eq!(shares(132, [0, 16]), [(16, 116), (0, 16)]);
+    }
+
+    #[test]
+    fn every_group_gets_a_cta() {
+        assert_eq!(shares(4, [100, 100, 0]), [(0, 2), (2, 1), (3, 1)]);
+        assert_eq!(shares(3, [100, 100, 0]), [(0, 1), (1, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn too_few_ctas_carry_everything_in_turn() {
+        assert_eq!(shares(1, [4, 0]), [(0, 1), (0, 1)]);
+    }
+}
