@@ -1,0 +1,156 @@
+//! What a tile function's body does with its channels, read off its syntax.
+//!
+//! Only calls that start at the parameter's name are understood (`partial.to(owner).slot([…]).store(tile)`).
+//! A parameter that is used in any other way is left to the types.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Block, Expr, ExprMethodCall};
+
+/// What the body does with one channel parameter.
+#[derive(Default)]
+pub struct PortUse<'a> {
+    /// The calls that start at its name, in the order in which they are evaluated.
+    pub calls: Vec<PortCall<'a>>,
+    /// It is also used in other ways, or its name is bound again: `calls` may not be all.
+    pub escapes: bool,
+}
+
+/// `port.to(…).slot(…).load()`, each part where it is written.
+pub struct PortCall<'a> {
+    pub to: Option<&'a Ident>,
+    pub slot: Option<&'a Expr>,
+    pub action: Option<(Action, &'a Ident)>,
+    /// Every tile comes here: no branch, loop or closure is around it.
+    pub always: bool,
+}
+
+/// What is done with a slot.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    Load,
+    Store,
+}
+
+/// Finds what `body` does with the channel parameter `port`.
+pub fn uses<'a>(body: &'a Block, port: &'a Ident) -> PortUse<'a> {
+    let mut finder = Finder { port, found: PortUse::default(), depth: 0 };
+    finder.visit_block(body);
+    finder.found
+}
+
+struct Finder<'a> {
+    port: &'a Ident,
+    found: PortUse<'a>,
+    /// Branches, loops and closures around the current expression.
+    depth: usize,
+}
+
+impl<'a> Finder<'a> {
+    fn sometimes(&mut self, visit: impl FnOnce(&mut Self)) {
+        self.depth += 1;
+        visit(self);
+        self.depth -= 1;
+    }
+}
+
+impl<'a> Visit<'a> for Finder<'a> {
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        let Some(chain) = chain(call, self.port) else { return visit::visit_expr_method_call(self, call) };
+        for argument in chain.iter().flat_map(|call| &call.args) {
+            self.visit_expr(argument);
+        }
+        let method = |name: &str| chain.iter().find(|call| call.method == name);
+        let action = chain.iter().find_map(|call| match call.method.to_string().as_str() {
+            "load" => Some((Action::Load, &call.method)),
+            "store" => Some((Action::Store, &call.method)),
+            _ => None,
+        });
+        self.found.calls.push(PortCall {
+            to: method("to").map(|call| &call.method),
+            slot: method("slot").and_then(|call| call.args.first()),
+            action,
+            always: self.depth == 0,
+        });
+        self.found.escapes |= action.is_none();
+    }
+
+    fn visit_expr_if(&mut self, branch: &'a syn::ExprIf) {
+        self.visit_expr(&branch.cond);
+        self.sometimes(|finder| {
+            finder.visit_block(&branch.then_branch);
+            if let Some((_, other)) = &branch.else_branch {
+                finder.visit_expr(other);
+            }
+        });
+    }
+
+    fn visit_arm(&mut self, arm: &'a syn::Arm) {
+        self.sometimes(|finder| visit::visit_arm(finder, arm));
+    }
+
+    fn visit_expr_for_loop(&mut self, repeated: &'a syn::ExprForLoop) {
+        self.sometimes(|finder| visit::visit_expr_for_loop(finder, repeated));
+    }
+
+    fn visit_expr_while(&mut self, repeated: &'a syn::ExprWhile) {
+        self.sometimes(|finder| visit::visit_expr_while(finder, repeated));
+    }
+
+    fn visit_expr_closure(&mut self, closure: &'a syn::ExprClosure) {
+        self.sometimes(|finder| visit::visit_expr_closure(finder, closure));
+    }
+
+    fn visit_expr_binary(&mut self, binary: &'a syn::ExprBinary) {
+        self.visit_expr(&binary.left);
+        if matches!(binary.op, syn::BinOp::And(_) | syn::BinOp::Or(_)) {
+            self.sometimes(|finder| finder.visit_expr(&binary.right));
+        } else {
+            self.visit_expr(&binary.right);
+        }
+    }
+
+    fn visit_expr_path(&mut self, path: &'a syn::ExprPath) {
+        self.found.escapes |= path.path.is_ident(self.port);
+    }
+
+    fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
+        self.found.escapes |= pattern.ident == *self.port;
+        visit::visit_pat_ident(self, pattern);
+    }
+
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        self.found.escapes |= mentions(call.tokens.clone(), &|name| name == self.port);
+    }
+}
+
+/// The calls of `port.first().second()…`, in that order, if `call` is the last of such a chain.
+fn chain<'a>(call: &'a ExprMethodCall, port: &Ident) -> Option<Vec<&'a ExprMethodCall>> {
+    let mut calls = vec![call];
+    loop {
+        match receiver(calls.last().expect("it starts with one")) {
+            Expr::MethodCall(earlier) => calls.push(earlier),
+            Expr::Path(path) if path.path.is_ident(port) => break,
+            _ => return None,
+        }
+    }
+    calls.reverse();
+    Some(calls)
+}
+
+fn receiver(call: &ExprMethodCall) -> &Expr {
+    let mut receiver = &*call.receiver;
+    while let Expr::Paren(inner) = receiver {
+        receiver = &inner.expr;
+    }
+    receiver
+}
+
+/// Some name among the tokens is `wanted`.
+pub fn mentions(tokens: TokenStream, wanted: &impl Fn(&Ident) -> bool) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => wanted(&name),
+        TokenTree::Group(group) => mentions(group.stream(), wanted),
+        _ => false,
+    })
+}

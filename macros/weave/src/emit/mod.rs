@@ -1,0 +1,99 @@
+//! From the model to code: the user's module with the woven variants, the specification and the launcher in it.
+
+mod docs;
+mod items;
+mod launch;
+mod spec;
+mod variant;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::Build;
+use crate::model::{ElementType, Kernel};
+
+use items::Items;
+
+/// One compiled form of a kernel.
+struct Variant {
+    element: ElementType,
+    /// `(BM, BN)`
+    tile: (u32, u32),
+    /// The hidden module.
+    module: Ident,
+    /// The PTX entry.
+    entry: Ident,
+}
+
+/// The woven module.
+pub fn kernel(kernel: &Kernel, build: &Build) -> TokenStream {
+    let variants = variants(kernel, build);
+    let Items { shared, varying } = items::split(kernel);
+    let modules = variants.iter().map(|variant| variant::module(kernel, variant, &varying));
+    let channels = channels(kernel);
+    let spec = spec::specification(kernel, &variants, build);
+    let launch = launch::launcher(kernel);
+    let documentation = docs::module(kernel);
+    let Kernel { attributes, visibility, name, .. } = kernel;
+    quote! {
+        #(#attributes)*
+        #documentation
+        #visibility mod #name {
+            #(#shared)*
+            #channels
+            #(#modules)*
+            #launch
+            #spec
+        }
+    }
+}
+
+/// What stands in for the woven module where there are errors: whatever others may use of it, so that they
+/// cause no further ones. The tile functions are there for editors alone.
+pub fn fallback(kernel: &Kernel, build: &Build) -> TokenStream {
+    let Items { shared, varying } = items::split(kernel);
+    let editing =
+        variants(kernel, build).into_iter().take(1).map(|variant| variant::module(kernel, &variant, &varying));
+    let channels = channels(kernel);
+    let spec = spec::specification(kernel, &[], build);
+    let launch = launch::launcher(kernel);
+    let Kernel { attributes, visibility, name, .. } = kernel;
+    quote! {
+        #(#attributes)*
+        #[allow(dead_code, unused_imports, unexpected_cfgs)]
+        #visibility mod #name {
+            #(#shared)*
+            #channels
+            #(#[cfg(rust_analyzer)] #editing)*
+            #launch
+            #spec
+        }
+    }
+}
+
+fn variants(kernel: &Kernel, build: &Build) -> Vec<Variant> {
+    let pairs = kernel.elements.iter().flat_map(|element| kernel.tiles.iter().map(move |tile| (*element, *tile)));
+    pairs
+        .map(|(element, tile)| {
+            let (rows, columns) = tile;
+            let module = format_ident!("{}_{rows}x{columns}", element.name());
+            let entry = format!("entwine_{}_{}_{module}", build.crate_name.replace('-', "_"), kernel.name);
+            Variant { element, tile, module, entry: Ident::new(&entry, Span::call_site()) }
+        })
+        .collect()
+}
+
+/// The channels as the user sees them in the documentation.
+fn channels(kernel: &Kernel) -> TokenStream {
+    let channels = kernel.channels.iter().enumerate().map(|(index, channel)| {
+        let (attributes, visibility, name) = (&channel.attributes, &channel.visibility, &channel.name);
+        let documentation = docs::channel(kernel, index);
+        quote! {
+            #(#attributes)*
+            #documentation
+            #[allow(dead_code)]
+            #visibility struct #name;
+        }
+    });
+    channels.collect()
+}

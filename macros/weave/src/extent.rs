@@ -1,0 +1,202 @@
+//! Extents: sizes in terms of the launch, as written in `slots`, `grid`, `shape` and `columns`.
+
+use std::fmt::{self, Display, Formatter};
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use syn::{BinOp, Expr, ExprBinary, Lit, LitInt, Stmt};
+
+/// A size. `/` rounds up.
+#[derive(Clone, PartialEq)]
+pub enum Extent {
+    /// A named dimension.
+    Dim(Ident),
+    /// The number of ranks.
+    World(Ident),
+    /// A number.
+    Literal(u32, LitInt),
+    /// `BM`
+    TileRows(Ident),
+    /// `BN`
+    TileColumns(Ident),
+    /// A sum.
+    Add(Box<Extent>, Box<Extent>),
+    /// A product.
+    Mul(Box<Extent>, Box<Extent>),
+    /// A quotient.
+    DivCeil(Box<Extent>, Box<Extent>),
+}
+
+/// Names that a dimension can't have, as the woven code uses them beside the dimensions.
+const TAKEN: [&str; 4] = ["at", "ctas", "params", "role"];
+
+impl Extent {
+    pub fn parse(expr: &Expr) -> syn::Result<Self> {
+        match expr {
+            Expr::Path(path) => match path.path.get_ident() {
+                Some(name) => Extent::named(name),
+                None => Err(syn::Error::new_spanned(expr, EXPECTED)),
+            },
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Int(number) => Ok(Extent::Literal(number.base10_parse()?, number.clone())),
+                _ => Err(syn::Error::new_spanned(expr, EXPECTED)),
+            },
+            Expr::Binary(binary) => Extent::operation(binary),
+            Expr::Paren(inner) => Extent::parse(&inner.expr),
+            Expr::Group(inner) => Extent::parse(&inner.expr),
+            Expr::Block(inner) => match inner.block.stmts.as_slice() {
+                [Stmt::Expr(value, None)] => Extent::parse(value),
+                _ => Err(syn::Error::new_spanned(expr, EXPECTED)),
+            },
+            _ => Err(syn::Error::new_spanned(expr, EXPECTED)),
+        }
+    }
+
+    fn named(name: &Ident) -> syn::Result<Self> {
+        let text = name.to_string();
+        match text.as_str() {
+            "world" => Ok(Extent::World(name.clone())),
+            "BM" => Ok(Extent::TileRows(name.clone())),
+            "BN" => Ok(Extent::TileColumns(name.clone())),
+            text if TAKEN.contains(&text) => {
+                Err(syn::Error::new(name.span(), format!("`{text}` is taken: give the dimension another name")))
+            }
+            text if text.chars().any(char::is_uppercase) => Err(syn::Error::new(
+                name.span(),
+                format!(
+                    "`{text}` is no size that is known here: dimensions have lower-case names, and a tile is `BM` by `BN`"
+                ),
+            )),
+            _ => Ok(Extent::Dim(name.clone())),
+        }
+    }
+
+    fn operation(binary: &ExprBinary) -> syn::Result<Self> {
+        let sides = || Ok((Box::new(Extent::parse(&binary.left)?), Box::new(Extent::parse(&binary.right)?)));
+        match binary.op {
+            BinOp::Add(_) => sides().map(|(left, right)| Extent::Add(left, right)),
+            BinOp::Mul(_) => sides().map(|(left, right)| Extent::Mul(left, right)),
+            BinOp::Div(_) => match sides()? {
+                (_, right) if matches!(*right, Extent::Literal(0, _)) => {
+                    Err(syn::Error::new_spanned(&binary.right, "an extent can't be divided by 0"))
+                }
+                (left, right) => Ok(Extent::DivCeil(left, right)),
+            },
+            operator => Err(syn::Error::new_spanned(operator, "extents are put together with `+`, `*` and `/` alone")),
+        }
+    }
+
+    /// Calls `f` with every dimension's name.
+    pub fn for_each_dim<'a>(&'a self, f: &mut impl FnMut(&'a Ident)) {
+        match self {
+            Extent::Dim(name) => f(name),
+            Extent::World(_) | Extent::Literal(..) | Extent::TileRows(_) | Extent::TileColumns(_) => {}
+            Extent::Add(left, right) | Extent::Mul(left, right) | Extent::DivCeil(left, right) => {
+                left.for_each_dim(f);
+                right.for_each_dim(f);
+            }
+        }
+    }
+
+    /// The number where tiles are `tile`; `None` if it depends on the launch.
+    pub fn constant(&self, tile: (u32, u32)) -> Option<u32> {
+        match self {
+            Extent::Dim(_) | Extent::World(_) => None,
+            Extent::Literal(value, _) => Some(*value),
+            Extent::TileRows(_) => Some(tile.0),
+            Extent::TileColumns(_) => Some(tile.1),
+            Extent::Add(left, right) => left.constant(tile)?.checked_add(right.constant(tile)?),
+            Extent::Mul(left, right) => left.constant(tile)?.checked_mul(right.constant(tile)?),
+            Extent::DivCeil(left, right) => Some(left.constant(tile)?.div_ceil(right.constant(tile)?)),
+        }
+    }
+
+    /// A `u32` in terms of `world` and the dimensions, each a variable.
+    pub fn in_kernel(&self) -> TokenStream {
+        match self {
+            Extent::Dim(name) | Extent::World(name) => quote!(#name),
+            Extent::Literal(value, _) => quote!(#value),
+            Extent::TileRows(name) | Extent::TileColumns(name) => quote!(#name as u32),
+            Extent::Add(left, right) => {
+                let (left, right) = (left.in_kernel(), right.in_kernel());
+                quote!((#left + #right))
+            }
+            Extent::Mul(left, right) => {
+                let (left, right) = (left.in_kernel(), right.in_kernel());
+                quote!((#left * #right))
+            }
+            Extent::DivCeil(left, right) => {
+                let (left, right) = (left.in_kernel(), right.in_kernel());
+                quote!(::entwine::device::tiles(#left, #right))
+            }
+        }
+    }
+
+    /// An `entwine::spec::Extent`; `dims` are the kernel's dimensions.
+    pub fn in_spec(&self, dims: &[Ident]) -> TokenStream {
+        let operation = |name: &str, left: &Extent, right: &Extent| {
+            let name = Ident::new(name, Span::call_site());
+            let (left, right) = (left.in_spec(dims), right.in_spec(dims));
+            quote!(#name(&#left, &#right))
+        };
+        let variant = match self {
+            Extent::Dim(name) => {
+                let index = dims.iter().position(|dim| dim == name);
+                quote!(Dim(#index))
+            }
+            Extent::World(_) => quote!(World),
+            Extent::Literal(value, _) => quote!(Literal(#value)),
+            Extent::TileRows(_) => quote!(TileRows),
+            Extent::TileColumns(_) => quote!(TileColumns),
+            Extent::Add(left, right) => operation("Add", left, right),
+            Extent::Mul(left, right) => operation("Mul", left, right),
+            Extent::DivCeil(left, right) => operation("DivCeil", left, right),
+        };
+        quote!(::entwine::spec::Extent::#variant)
+    }
+}
+
+const EXPECTED: &str = "expected an extent: dimension names such as `m`, `world`, `BM`, `BN` and numbers, put together with `+`, `*` and `/`";
+
+impl Display for Extent {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        match self {
+            Extent::Dim(name) | Extent::World(name) | Extent::TileRows(name) | Extent::TileColumns(name) => {
+                write!(out, "{name}")
+            }
+            Extent::Literal(value, _) => write!(out, "{value}"),
+            Extent::Add(left, right) => write!(out, "{left} + {right}"),
+            Extent::Mul(left, right) => write!(out, "{} * {}", Factor(left), Factor(right)),
+            Extent::DivCeil(left, right) => write!(out, "{} / {}", Factor(left), Divisor(right)),
+        }
+    }
+}
+
+/// What stands beside `*` or before `/`.
+struct Factor<'a>(&'a Extent);
+
+impl Display for Factor<'_> {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            sum @ Extent::Add(..) => write!(out, "({sum})"),
+            other => write!(out, "{other}"),
+        }
+    }
+}
+
+/// What stands after `/`.
+struct Divisor<'a>(&'a Extent);
+
+impl Display for Divisor<'_> {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            compound @ (Extent::Add(..) | Extent::Mul(..) | Extent::DivCeil(..)) => write!(out, "({compound})"),
+            other => write!(out, "{other}"),
+        }
+    }
+}
+
+/// "`[m / BM, n / BN]`", without the ticks.
+pub fn axes(extents: &[Extent]) -> String {
+    format!("[{}]", extents.iter().map(Extent::to_string).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,59 @@
+//! What `#[entwine::kernel]` does, over plain token streams: a module is parsed into a model, the model is
+//! checked against the rules of the protocol, and three faces of it are written out: the woven tile
+//! functions for GPUs and simulated ranks, the specification for the launcher, and the launcher's types.
+#![allow(missing_docs, reason = "a library for one caller")]
+
+mod body;
+mod check;
+mod emit;
+mod errors;
+mod extent;
+mod model;
+mod parse;
+mod roles;
+mod setting;
+
+use std::env;
+
+use proc_macro2::TokenStream;
+use syn::ItemMod;
+
+use crate::errors::Errors;
+
+/// What is known of the build that the kernel is compiled in.
+pub struct Build {
+    /// The name of the kernel's crate.
+    pub crate_name: String,
+    /// `ENTWINE_PTX` names the crate's compiled device code.
+    pub ptx: bool,
+}
+
+impl Build {
+    /// What cargo and `entwine_build::compile()` say.
+    pub fn from_environment() -> Self {
+        Build { crate_name: env::var("CARGO_PKG_NAME").unwrap_or_default(), ptx: env::var_os("ENTWINE_PTX").is_some() }
+    }
+}
+
+/// Weaves `module` into a kernel. In case of errors they are all in the result, beside the user's own items.
+///
+/// The rules of the protocol are only judged once the whole module could be parsed, so that one mistake
+/// gives one error.
+pub fn kernel(arguments: TokenStream, module: TokenStream, build: &Build) -> TokenStream {
+    let module: ItemMod = match syn::parse2(module.clone()) {
+        Ok(found) => found,
+        Err(_) => {
+            let error = syn::Error::new_spanned(&module, "`#[kernel]` is for a module: `pub mod name { … }`");
+            return [error.into_compile_error(), module].into_iter().collect();
+        }
+    };
+    let errors = Errors::new();
+    let kernel = parse::kernel(arguments, module, &errors);
+    if errors.is_empty() {
+        check::check(&kernel, &errors);
+    }
+    match errors.into_compile_errors() {
+        None => emit::kernel(&kernel, build),
+        Some(errors) => [errors, emit::fallback(&kernel, build)].into_iter().collect(),
+    }
+}

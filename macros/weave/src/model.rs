@@ -1,0 +1,282 @@
+//! The model of a kernel: what parsing finds, checking judges and emission writes out.
+
+use std::fmt::{self, Display, Formatter};
+
+use proc_macro2::{Ident, Span};
+use syn::{Attribute, Expr, ExprArray, Item, ItemFn, Type, Visibility};
+
+use crate::extent::Extent;
+
+/// The largest number of axes of a grid or of a channel's slots, as in `entwine_device::abi`.
+pub const MAX_AXES: usize = 4;
+/// The largest number of named dimensions, as in `entwine_device::abi`.
+pub const MAX_DIMS: usize = 6;
+
+/// A kernel module.
+pub struct Kernel {
+    pub attributes: Vec<Attribute>,
+    pub visibility: Visibility,
+    pub name: Ident,
+    /// `(BM, BN)` of the variants, preferred ones first.
+    pub tiles: Vec<(u32, u32)>,
+    /// `T` of the variants, preferred ones first.
+    pub elements: Vec<ElementType>,
+    /// The named dimensions, in the order of their first appearance.
+    pub dims: Vec<Ident>,
+    pub channels: Vec<Channel>,
+    pub stages: Vec<Stage>,
+    /// The launch arguments, in the order of their first appearance.
+    pub arguments: Vec<Argument>,
+    /// Everything else in the module.
+    pub items: Vec<Item>,
+}
+
+/// A channel.
+pub struct Channel {
+    /// Its documentation and other attributes.
+    pub attributes: Vec<Attribute>,
+    pub visibility: Visibility,
+    pub name: Ident,
+    pub slots: Vec<Extent>,
+    pub holds: Holds,
+    pub route: Route,
+    /// The sender keeps the tile, and the receiver loads it from there.
+    pub pull: bool,
+    /// The declared number of sending stages.
+    pub senders: u32,
+    /// `acknowledge = never`, where it is written: slots are reused without asking the receiver.
+    pub unacknowledged: Option<Ident>,
+}
+
+/// What one slot of a channel holds.
+pub enum Holds {
+    /// `Tile<element, rows, columns>`
+    Tile { element: Element, rows: Extent, columns: Extent, written: Type },
+    /// `Panel<element, rows>`
+    Panel { element: Element, rows: Extent, columns: Extent, written: Type },
+}
+
+/// Who receives what is stored.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Route {
+    One,
+    Peers,
+}
+
+/// An element type as written.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Element {
+    /// `T`
+    Variant,
+    Fixed(ElementType),
+}
+
+/// The element types.
+#[derive(Clone, Copy, PartialEq)]
+pub enum ElementType {
+    Bf16,
+    F16,
+    F32,
+}
+
+/// A stage.
+pub struct Stage {
+    /// The tile function as written, less the attributes that are understood here.
+    pub function: ItemFn,
+    pub grid: Vec<Extent>,
+    pub order: Order,
+    /// The CTAs that it has to itself.
+    pub ctas: Option<u32>,
+    /// The name of the first parameter.
+    pub at: Ident,
+    /// The parameters after the first.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Stage {
+    pub fn name(&self) -> &Ident {
+        &self.function.sig.ident
+    }
+
+    /// Its ends of channels, with the parameters' names.
+    pub fn ports(&self) -> impl Iterator<Item = (&Ident, &Port)> {
+        self.parameters.iter().filter_map(|parameter| match &parameter.binding {
+            Binding::Port(port) => Some((&parameter.name, &**port)),
+            _ => None,
+        })
+    }
+
+    /// Its end of the channel of this index.
+    pub fn port(&self, channel: usize) -> Option<&Port> {
+        self.ports().map(|(_, port)| port).find(|port| port.channel == channel)
+    }
+}
+
+/// The order in which a stage's tiles are visited, at its name.
+#[derive(Clone)]
+pub enum Order {
+    RowMajor,
+    PeersFirst(Ident),
+    Ring(Ident),
+    ReadyFirst(Ident),
+    /// A function of the module.
+    Function(Ident),
+}
+
+/// A parameter of a tile function.
+pub struct Parameter {
+    pub name: Ident,
+    /// Its type as written.
+    pub written: Type,
+    pub binding: Binding,
+}
+
+/// What a parameter stands for.
+pub enum Binding {
+    /// The launch argument of this index, a matrix.
+    Matrix { argument: usize, mutable: bool },
+    /// The launch argument of this index, a scalar.
+    Scalar { argument: usize },
+    /// An end of a channel.
+    Port(Box<Port>),
+}
+
+/// A stage's end of a channel.
+pub struct Port {
+    pub channel: usize,
+    /// The name in `#[send]`.
+    pub send: Option<Ident>,
+    pub receive: Option<Receive>,
+}
+
+/// `#[recv]`, `#[recv(slot = …)]` or `#[recv(slot = …, unless = …)]`.
+pub struct Receive {
+    /// The name in `#[recv]`.
+    pub marker: Ident,
+    /// The slot that a tile waits for.
+    pub slot: Option<ExprArray>,
+    /// Which tiles wait for none.
+    pub unless: Option<Expr>,
+}
+
+/// A launch argument.
+pub struct Argument {
+    /// Its documentation.
+    pub attributes: Vec<Attribute>,
+    pub name: Ident,
+    pub kind: ArgumentKind,
+}
+
+/// The kinds of launch arguments.
+#[derive(PartialEq)]
+pub enum ArgumentKind {
+    Matrix(Matrix),
+    /// A scalar of this type.
+    Scalar(Ident),
+}
+
+/// A matrix that is a launch argument.
+#[derive(PartialEq)]
+pub struct Matrix {
+    pub element: Element,
+    pub sharded: bool,
+    pub rows: Extent,
+    pub columns: Extent,
+    /// Some stage writes it.
+    pub mutable: bool,
+}
+
+impl Kernel {
+    /// The stages that send on a channel, by index, at their `#[send]`.
+    pub fn senders(&self, channel: usize) -> impl Iterator<Item = (usize, &Ident)> {
+        let ports = self.stages.iter().enumerate();
+        ports.filter_map(move |(stage, found)| Some((stage, found.port(channel)?.send.as_ref()?)))
+    }
+
+    /// The stages that receive on a channel, by index, at their `#[recv]`.
+    pub fn receivers(&self, channel: usize) -> impl Iterator<Item = (usize, &Ident)> {
+        let ports = self.stages.iter().enumerate();
+        ports.filter_map(move |(stage, found)| Some((stage, &found.port(channel)?.receive.as_ref()?.marker)))
+    }
+
+    /// Calls `f` with every extent: of slots, grids and shapes.
+    pub fn for_each_extent<'a>(&'a self, f: &mut impl FnMut(&'a Extent)) {
+        for channel in &self.channels {
+            channel.slots.iter().for_each(&mut *f);
+            if let Holds::Panel { columns, .. } = &channel.holds {
+                f(columns);
+            }
+        }
+        self.stages.iter().flat_map(|stage| &stage.grid).for_each(&mut *f);
+        for (_, matrix) in self.matrices() {
+            f(&matrix.rows);
+            f(&matrix.columns);
+        }
+    }
+
+    /// The arguments that are matrices, with their names.
+    pub fn matrices(&self) -> impl Iterator<Item = (&Ident, &Matrix)> {
+        self.arguments.iter().filter_map(|argument| match &argument.kind {
+            ArgumentKind::Matrix(matrix) => Some((&argument.name, matrix)),
+            ArgumentKind::Scalar(_) => None,
+        })
+    }
+
+    /// The argument's index among those of its kind, as the launch parameters have them.
+    pub fn index_among_kind(&self, argument: usize) -> usize {
+        let is_matrix = |argument: &Argument| matches!(argument.kind, ArgumentKind::Matrix(_));
+        let kind = is_matrix(&self.arguments[argument]);
+        self.arguments[..argument].iter().filter(|earlier| is_matrix(earlier) == kind).count()
+    }
+
+    /// The launch arguments depend on the variant's element type.
+    pub fn generic_arguments(&self) -> bool {
+        self.matrices().any(|(_, matrix)| matrix.element == Element::Variant)
+    }
+}
+
+impl Holds {
+    pub fn written(&self) -> &Type {
+        match self {
+            Holds::Tile { written, .. } | Holds::Panel { written, .. } => written,
+        }
+    }
+}
+
+impl Order {
+    /// The name as written, or the default's.
+    pub fn name(&self) -> Ident {
+        match self {
+            Order::RowMajor => Ident::new("row_major", Span::call_site()),
+            Order::PeersFirst(name) | Order::Ring(name) | Order::ReadyFirst(name) | Order::Function(name) => {
+                name.clone()
+            }
+        }
+    }
+}
+
+impl ElementType {
+    pub const ALL: [ElementType; 3] = [ElementType::Bf16, ElementType::F16, ElementType::F32];
+
+    /// The Rust type's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ElementType::Bf16 => "bf16",
+            ElementType::F16 => "f16",
+            ElementType::F32 => "f32",
+        }
+    }
+
+    pub fn from_name(name: &Ident) -> Option<Self> {
+        Self::ALL.into_iter().find(|element| name == element.name())
+    }
+}
+
+impl Display for Element {
+    fn fmt(&self, out: &mut Formatter) -> fmt::Result {
+        match self {
+            Element::Variant => write!(out, "T"),
+            Element::Fixed(element) => write!(out, "{}", element.name()),
+        }
+    }
+}

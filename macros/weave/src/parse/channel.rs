@@ -1,0 +1,150 @@
+//! `#[channel(…)] struct Name(Tile<E, M, N>);`
+
+use quote::quote;
+use syn::{Attribute, Expr, ExprPath, GenericArgument, ItemStruct, PathArguments, Type};
+
+use super::{arguments, axes, name_span, only_field, refuse_cfg};
+use crate::errors::{Errors, one_of};
+use crate::extent::Extent;
+use crate::model::{Channel, Element, ElementType, Holds, Route};
+use crate::setting::Settings;
+
+const KEYS: [&str; 6] = ["slots", "route", "by", "columns", "senders", "acknowledge"];
+const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`";
+
+/// Parses a channel; `None` where it is not even clear what it holds.
+pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<Channel> {
+    let span = name_span(&attribute);
+    let mut settings = Settings::parse("channel", &KEYS, arguments(&attribute, errors), span, errors);
+    refuse_cfg(&item.attrs, "channel", errors);
+    if !item.generics.params.is_empty() {
+        errors.at(&item.generics, "a channel has no generic parameters: `T`, `BM` and `BN` are known in the module");
+    }
+    let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
+    let by_rank = matches!(slots.first(), Some(Extent::World(_)));
+    let route = settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers)], errors);
+    let pull = settings.take_choice("by", &[("pull", true), ("push", false)], errors);
+    if let Some((true, written)) = &pull
+        && !by_rank
+    {
+        errors.at(
+            written,
+            "a tile is pulled from its sender: the first axis of `slots` must be `world`, the sender's rank",
+        );
+    }
+    if let Some((Route::Peers, written)) = &route
+        && !by_rank
+    {
+        errors.at(
+            written,
+            "every rank sends to every other: the first axis of `slots` must be `world`, the sender's rank, so that no two send to one slot",
+        );
+    }
+    let acknowledge = settings.take_choice("acknowledge", &[("launch", true), ("never", false)], errors);
+    let senders = settings.take_count("senders", errors).unwrap_or(1);
+    let columns = settings.take("columns");
+
+    let Some(field) = only_field(&item.fields) else {
+        errors.at(&item, HOLDS);
+        return None;
+    };
+    Some(Channel {
+        holds: holds(&field.ty, columns, settings.span, errors)?,
+        attributes: item.attrs,
+        visibility: item.vis,
+        name: item.ident,
+        slots,
+        route: route.map_or(Route::One, |(route, _)| route),
+        pull: pull.map_or(by_rank, |(pull, _)| pull),
+        senders,
+        unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
+    })
+}
+
+fn holds(written: &Type, columns: Option<Expr>, span: proc_macro2::Span, errors: &Errors) -> Option<Holds> {
+    let Some((kind, arguments)) = generic_type(written) else {
+        errors.at(written, HOLDS);
+        return None;
+    };
+    let sizes =
+        |errors: &Errors| arguments[1..].iter().map(|size| errors.keep(tile_size(size))).collect::<Option<Vec<_>>>();
+    match (kind.as_str(), arguments.as_slice()) {
+        ("Tile", [element, _, _]) => {
+            if let Some(columns) = columns {
+                errors.at(columns, "`columns` is for channels of panels: a tile says its own");
+            }
+            let (element, sizes) = (self::element(element, errors), sizes(errors));
+            let [rows, columns] = sizes?.try_into().ok()?;
+            Some(Holds::Tile { element: element?, rows, columns, written: written.clone() })
+        }
+        ("Panel", [element, _]) => {
+            let (element, sizes) = (self::element(element, errors), sizes(errors));
+            let Some(columns) = columns else {
+                errors.push(syn::Error::new(
+                    span,
+                    "`columns` is missing: a channel of panels says how wide they are, `columns = k`",
+                ));
+                return None;
+            };
+            let [rows] = sizes?.try_into().ok()?;
+            Some(Holds::Panel {
+                element: element?,
+                rows,
+                columns: errors.keep(Extent::parse(&columns))?,
+                written: written.clone(),
+            })
+        }
+        _ => {
+            errors.at(written, HOLDS);
+            None
+        }
+    }
+}
+
+/// The name and the generic arguments of `Name<…>`.
+pub fn generic_type(ty: &Type) -> Option<(String, Vec<&GenericArgument>)> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    match &last.arguments {
+        PathArguments::AngleBracketed(arguments) => Some((last.ident.to_string(), arguments.args.iter().collect())),
+        _ => None,
+    }
+}
+
+/// An element type among generic arguments.
+pub fn element(argument: &GenericArgument, errors: &Errors) -> Option<Element> {
+    let found = match argument {
+        GenericArgument::Type(Type::Path(path)) => path.path.segments.last().and_then(|last| {
+            if last.ident == "T" {
+                Some(Element::Variant)
+            } else {
+                ElementType::from_name(&last.ident).map(Element::Fixed)
+            }
+        }),
+        _ => None,
+    };
+    if found.is_none() {
+        let all = ["T"].into_iter().chain(ElementType::ALL.map(ElementType::name));
+        errors.at(argument, format!("an element is {}", one_of(all)));
+    }
+    found
+}
+
+/// Rows or columns of a tile, among generic arguments.
+fn tile_size(argument: &GenericArgument) -> syn::Result<Extent> {
+    let expr = match argument {
+        GenericArgument::Const(expr) => expr.clone(),
+        GenericArgument::Type(Type::Path(path)) => {
+            Expr::Path(ExprPath { attrs: Vec::new(), qself: None, path: path.path.clone() })
+        }
+        other => return Err(syn::Error::new_spanned(quote!(#other), "a tile's size is `BM`, `BN` or a number")),
+    };
+    let size = Extent::parse(&expr)?;
+    match size.constant((1, 1)) {
+        Some(_) => Ok(size),
+        None => Err(syn::Error::new_spanned(
+            argument,
+            "a tile's size can't depend on the launch: it is `BM`, `BN` or a number",
+        )),
+    }
+}

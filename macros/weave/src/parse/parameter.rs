@@ -1,0 +1,230 @@
+//! The parameters of a tile function after the first, and the launch arguments that they stand for.
+
+use proc_macro2::Ident;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, Pat, PatType, Token, Type, TypeReference};
+
+use super::channel::{element, generic_type};
+use super::{arguments, name_span, take};
+use crate::errors::{Errors, all_of};
+use crate::extent::Extent;
+use crate::model::{Argument, ArgumentKind, Binding, Channel, Matrix, Parameter, Port, Receive};
+use crate::setting::Settings;
+
+const SCALARS: [&str; 7] = ["u32", "i32", "u64", "i64", "f32", "f64", "bool"];
+const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, the channels of its \
+                     module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
+
+/// The parameters of one stage, as they are parsed.
+pub struct Parameters<'a> {
+    pub found: Vec<Parameter>,
+    channels: &'a [Channel],
+    arguments: &'a mut Vec<Argument>,
+    errors: &'a Errors,
+}
+
+/// The attributes of a parameter.
+struct Markers {
+    documentation: Vec<Attribute>,
+    shape: Option<Attribute>,
+    send: Option<Attribute>,
+    receive: Option<Attribute>,
+}
+
+impl<'a> Parameters<'a> {
+    pub fn new(channels: &'a [Channel], arguments: &'a mut Vec<Argument>, errors: &'a Errors) -> Self {
+        Parameters { found: Vec::new(), channels, arguments, errors }
+    }
+
+    /// Parses one parameter, and takes its attributes off.
+    pub fn parse(&mut self, input: &mut PatType) {
+        let markers = self.markers(&mut input.attrs);
+        let Pat::Ident(pattern) = &*input.pat else {
+            return self
+                .errors
+                .at(&input.pat, "a tile function's parameter is a plain name: it names the launch argument");
+        };
+        let name = &pattern.ident;
+        let binding = match &*input.ty {
+            Type::Reference(reference) => self.matrix(name, reference, markers),
+            Type::Path(path) => match path.path.get_ident() {
+                Some(scalar) if SCALARS.iter().any(|known| scalar == known) => self.scalar(name, scalar, markers),
+                Some(channel) => self.port(channel, &input.ty, markers),
+                None => self.refuse(&input.ty),
+            },
+            other => self.refuse(other),
+        };
+        if let Some(binding) = binding {
+            self.found.push(Parameter { name: name.clone(), written: (*input.ty).clone(), binding });
+        }
+    }
+
+    fn refuse(&self, ty: &Type) -> Option<Binding> {
+        self.errors.at(ty, KINDS);
+        None
+    }
+
+    fn markers(&self, attributes: &mut Vec<Attribute>) -> Markers {
+        let markers = Markers {
+            shape: take(attributes, "shape"),
+            send: take(attributes, "send"),
+            receive: take(attributes, "recv"),
+            documentation: attributes.extract_if(.., |attribute| attribute.path().is_ident("doc")).collect(),
+        };
+        for other in attributes.drain(..) {
+            self.errors.at(other.path(), "a parameter is marked `#[shape(rows, columns)]`, `#[send]` or `#[recv]`");
+        }
+        markers
+    }
+
+    fn matrix(&mut self, name: &Ident, reference: &TypeReference, markers: Markers) -> Option<Binding> {
+        self.refuse_directions(&markers, "a matrix");
+        let (sharded, element) = match generic_type(&reference.elem) {
+            Some((kind, arguments)) if arguments.len() == 1 && (kind == "Matrix" || kind == "Sharded") => {
+                (kind == "Sharded", element(arguments[0], self.errors)?)
+            }
+            _ => return self.refuse(&Type::Reference(reference.clone())),
+        };
+        if let Some(lifetime) = &reference.lifetime {
+            self.errors.at(lifetime, "a tile function names no lifetimes");
+        }
+        let mutable = reference.mutability.is_some();
+        let earlier = self.arguments.iter().position(|argument| argument.name == *name);
+        let Some(argument) = earlier else {
+            let Some(shape) = &markers.shape else {
+                self.errors.at(name, format!("say the shape of `{name}`: `#[shape(rows, columns)]`"));
+                return None;
+            };
+            let [rows, columns] = self.shape(shape)?;
+            let kind = ArgumentKind::Matrix(Matrix { element, sharded, rows, columns, mutable });
+            self.arguments.push(Argument { attributes: markers.documentation, name: name.clone(), kind });
+            return Some(Binding::Matrix { argument: self.arguments.len() - 1, mutable });
+        };
+        let shape = match &markers.shape {
+            Some(attribute) => Some((attribute, self.shape(attribute)?)),
+            None => None,
+        };
+        match &mut self.arguments[argument].kind {
+            ArgumentKind::Matrix(matrix) if matrix.element == element && matrix.sharded == sharded => {
+                matrix.mutable |= mutable;
+                if let Some((attribute, [rows, columns])) = shape
+                    && (matrix.rows != rows || matrix.columns != columns)
+                {
+                    let message =
+                        format!("`{name}` is `#[shape({}, {})]` in an earlier stage", matrix.rows, matrix.columns);
+                    self.errors.at(attribute, message);
+                }
+            }
+            kind => self.errors.at(reference, format!("`{name}` is a {} in an earlier stage", kind.describe())),
+        }
+        Some(Binding::Matrix { argument, mutable })
+    }
+
+    fn shape(&self, attribute: &Attribute) -> Option<[Extent; 2]> {
+        let tokens = arguments(attribute, self.errors);
+        let extents = self.errors.keep(Punctuated::<Expr, Token![,]>::parse_terminated.parse2(tokens))?;
+        if extents.len() != 2 {
+            self.errors.at(attribute, "a shape is rows and columns: `#[shape(m, k)]`");
+            return None;
+        }
+        let extents: Option<Vec<_>> = extents.iter().map(|extent| self.errors.keep(Extent::parse(extent))).collect();
+        extents?.try_into().ok()
+    }
+
+    fn scalar(&mut self, name: &Ident, scalar: &Ident, markers: Markers) -> Option<Binding> {
+        self.refuse_directions(&markers, "a scalar");
+        self.refuse_shape(&markers, "a scalar");
+        let earlier = self.arguments.iter().position(|argument| argument.name == *name);
+        let kind = ArgumentKind::Scalar(scalar.clone());
+        let argument = earlier.unwrap_or_else(|| {
+            self.arguments.push(Argument { attributes: markers.documentation, name: name.clone(), kind });
+            self.arguments.len() - 1
+        });
+        let declared = &self.arguments[argument].kind;
+        if *declared != ArgumentKind::Scalar(scalar.clone()) {
+            self.errors.at(scalar, format!("`{name}` is a {} in an earlier stage", declared.describe()));
+        }
+        Some(Binding::Scalar { argument })
+    }
+
+    fn port(&mut self, name: &Ident, ty: &Type, markers: Markers) -> Option<Binding> {
+        self.refuse_shape(&markers, "a channel");
+        let Some(channel) = self.channels.iter().position(|channel| channel.name == *name) else {
+            if markers.send.is_none() && markers.receive.is_none() {
+                return self.refuse(ty);
+            }
+            let declared = self.channels.iter().map(|channel| &channel.name);
+            self.errors.at(name, format!("there is no channel `{name}` in this module, but {}", all_of(declared)));
+            return None;
+        };
+        if markers.send.is_none() && markers.receive.is_none() {
+            self.errors.at(ty, format!("say what this stage does with `{name}`: `#[send]`, `#[recv]` or both"));
+            return None;
+        }
+        if self
+            .found
+            .iter()
+            .any(|parameter| matches!(&parameter.binding, Binding::Port(port) if port.channel == channel))
+        {
+            self.errors
+                .at(ty, format!("`{name}` is a parameter already: one is enough, marked `#[send]`, `#[recv]` or both"));
+            return None;
+        }
+        if let Some(attribute) = &markers.send {
+            let tokens = arguments(attribute, self.errors);
+            if !tokens.is_empty() {
+                self.errors.at(tokens, "`#[send]` takes no arguments");
+            }
+        }
+        Some(Binding::Port(Box::new(Port {
+            channel,
+            send: markers.send.as_ref().and_then(|attribute| attribute.path().get_ident().cloned()),
+            receive: markers.receive.as_ref().and_then(|attribute| self.receive(attribute)),
+        })))
+    }
+
+    fn receive(&self, attribute: &Attribute) -> Option<Receive> {
+        let marker = attribute.path().get_ident()?.clone();
+        let tokens = arguments(attribute, self.errors);
+        let mut settings = Settings::parse("recv", &["slot", "unless"], tokens, name_span(attribute), self.errors);
+        let slot = match settings.take("slot") {
+            Some(Expr::Array(slot)) => Some(slot),
+            Some(other) => {
+                self.errors
+                    .at(other, "`slot` is the coordinates of the slot that a tile waits for: `slot = [at[0], at[1]]`");
+                return None;
+            }
+            None => None,
+        };
+        let unless = settings.take("unless");
+        if let (None, Some(unless)) = (&slot, &unless) {
+            self.errors.at(unless, "`unless` goes with `slot`: it says which tiles wait for no slot");
+        }
+        Some(Receive { marker, slot, unless })
+    }
+
+    fn refuse_directions(&self, markers: &Markers, what: &str) {
+        for attribute in [&markers.send, &markers.receive].into_iter().flatten() {
+            self.errors
+                .at(attribute, format!("{what} is not sent or received: `#[send]` and `#[recv]` are for channels"));
+        }
+    }
+
+    fn refuse_shape(&self, markers: &Markers, what: &str) {
+        if let Some(attribute) = &markers.shape {
+            self.errors.at(attribute, format!("{what} has no shape of its own: `#[shape]` is for matrices"));
+        }
+    }
+}
+
+impl ArgumentKind {
+    /// The type in the signature, less its reference.
+    fn describe(&self) -> String {
+        match self {
+            ArgumentKind::Matrix(matrix) if matrix.sharded => format!("`Sharded<{}>`", matrix.element),
+            ArgumentKind::Matrix(matrix) => format!("`Matrix<{}>`", matrix.element),
+            ArgumentKind::Scalar(scalar) => format!("`{scalar}`"),
+        }
+    }
+}

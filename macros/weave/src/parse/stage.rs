@@ -1,0 +1,117 @@
+//! `#[stage(…)] fn name(at: At<D>, …) { … }`
+
+use proc_macro2::{Ident, Span};
+use syn::{Attribute, Expr, FnArg, GenericArgument, ItemFn, Pat, PatType, ReturnType, Signature};
+
+use super::channel::generic_type;
+use super::parameter::Parameters;
+use super::{arguments, axes, name_span, refuse_cfg};
+use crate::errors::Errors;
+use crate::model::{Argument, Channel, Order, Stage};
+use crate::setting::{Settings, integer, name};
+
+const KEYS: [&str; 3] = ["grid", "order", "ctas"];
+
+/// Parses a stage, and adds what it takes to the launch `arguments`.
+pub fn parse(
+    attribute: Attribute,
+    mut function: ItemFn,
+    channels: &[Channel],
+    arguments: &mut Vec<Argument>,
+    errors: &Errors,
+) -> Stage {
+    let span = name_span(&attribute);
+    let mut settings = Settings::parse("stage", &KEYS, self::arguments(&attribute, errors), span, errors);
+    refuse_cfg(&function.attrs, "stage", errors);
+    refuse_signature(&function.sig, errors);
+    let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
+    let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or(Order::RowMajor);
+    let ctas = settings.take_count("ctas", errors);
+
+    let mut inputs = function.sig.inputs.iter_mut().filter_map(|input| match input {
+        FnArg::Typed(input) => Some(input),
+        FnArg::Receiver(_) => None,
+    });
+    let at = at(inputs.next().map(|input| &*input), grid.len(), &function.sig.ident, errors);
+    let mut parameters = Parameters::new(channels, arguments, errors);
+    for input in inputs {
+        parameters.parse(input);
+    }
+    let parameters = parameters.found;
+    Stage { grid, order, ctas, at, parameters, function }
+}
+
+fn order(written: &Expr, errors: &Errors) -> Option<Order> {
+    let Some(name) = name(written) else {
+        errors.at(
+            written,
+            "`order` is `row_major`, `peers_first`, `ring`, `ready_first` or a function of this module, `fn(Step<D>) -> [u32; D]`",
+        );
+        return None;
+    };
+    let name = name.clone();
+    Some(match name.to_string().as_str() {
+        "row_major" => Order::RowMajor,
+        "peers_first" => Order::PeersFirst(name),
+        "ring" => Order::Ring(name),
+        "ready_first" => Order::ReadyFirst(name),
+        _ => Order::Function(name),
+    })
+}
+
+fn refuse_signature(signature: &Signature, errors: &Errors) {
+    if let Some(token) = &signature.constness {
+        errors.at(token, "a tile function is not `const`");
+    }
+    if let Some(token) = &signature.asyncness {
+        errors.at(token, "a tile function is not `async`: loads wait by themselves");
+    }
+    if !matches!(signature.safety, syn::Safety::Default) {
+        errors.at(&signature.safety, "a tile function is safe");
+    }
+    if let Some(abi) = &signature.abi {
+        errors.at(abi, "a tile function has no `extern`: the entry point is generated");
+    }
+    if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
+        errors.at(
+            &signature.generics,
+            "a tile function has no generic parameters: `T`, `BM` and `BN` are known in the module",
+        );
+    }
+    if let Some(receiver) = signature.receiver() {
+        errors.at(receiver, "a tile function is not a method: its first parameter is `at: At<D>`");
+    }
+    if let Some(variadic) = &signature.variadic {
+        errors.at(variadic, "a tile function has a fixed number of parameters");
+    }
+    if let ReturnType::Type(..) = &signature.output {
+        errors.at(&signature.output, "a tile function returns nothing: it stores its tile in a matrix or a channel");
+    }
+}
+
+/// The name of the first parameter, which must be `At<axes>`.
+fn at(input: Option<&PatType>, axes: usize, function: &Ident, errors: &Errors) -> Ident {
+    let fallback = Ident::new("at", Span::call_site());
+    let example = format!("the first parameter is the tile's place in the grid: `at: At<{axes}>`");
+    let Some(input) = input else {
+        errors.at(function, example);
+        return fallback;
+    };
+    let at = match (&*input.pat, generic_type(&input.ty)) {
+        (Pat::Ident(at), Some((kind, arguments))) if kind == "At" && arguments.len() == 1 => {
+            let stated = match arguments[0] {
+                GenericArgument::Const(value) => integer(value),
+                _ => None,
+            };
+            if axes > 0 && stated != Some(axes as u32) {
+                errors.at(arguments[0], format!("the grid has {axes} axes: `At<{axes}>`"));
+            }
+            Some(at.ident.clone())
+        }
+        _ => None,
+    };
+    at.unwrap_or_else(|| {
+        errors.at(input, example);
+        fallback
+    })
+}

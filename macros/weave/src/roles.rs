@@ -1,0 +1,68 @@
+//! Gives tile functions their role: the types of tiles, matrices and channels are generic over it, and the
+//! user leaves it out.
+
+use syn::visit_mut::{self, VisitMut};
+use syn::{FnArg, GenericArgument, Item, ItemFn, PathArguments, PathSegment, Type, TypePath, parse_quote};
+
+use crate::model::{Binding, Parameter, Port, Stage};
+
+/// The types that are generic over the role, and the number of generic arguments that the user writes.
+const HANDLES: [(&str, usize); 7] =
+    [("At", 1), ("Incoming", 3), ("Matrix", 1), ("Panel", 2), ("Rows", 2), ("Sharded", 1), ("Tile", 3)];
+/// Of these, the one that borrows nothing.
+const WITHOUT_LIFETIME: &str = "Rows";
+
+/// The tile function of `stage`, generic over its role.
+pub fn tile_function(stage: &Stage) -> ItemFn {
+    let mut function = stage.function.clone();
+    Roles.visit_block_mut(&mut function.block);
+    for input in &mut function.sig.inputs {
+        let FnArg::Typed(input) = input else { continue };
+        match stage.parameters.iter().find(|parameter| parameter.written == *input.ty) {
+            Some(Parameter { binding: Binding::Port(port), .. }) => *input.ty = port_type(port, &input.ty),
+            _ => Roles.visit_type_mut(&mut input.ty),
+        }
+    }
+    function.sig.generics = parse_quote!(<'c, R: ::entwine::device::Role>);
+    function.attrs.push(parse_quote!(#[inline(always)]));
+    function.attrs.push(parse_quote!(#[allow(clippy::too_many_arguments)]));
+    function
+}
+
+/// The type of a parameter that is written as the channel's name.
+fn port_type(port: &Port, channel: &Type) -> Type {
+    let direction: Type = match (&port.send, &port.receive) {
+        (Some(_), Some(_)) => parse_quote!(::entwine::device::SendReceive),
+        (Some(_), None) => parse_quote!(::entwine::device::Send),
+        _ => parse_quote!(::entwine::device::Receive),
+    };
+    parse_quote!(::entwine::device::Port<'c, #channel, #direction, R>)
+}
+
+/// Adds the role to the types that take one.
+struct Roles;
+
+impl VisitMut for Roles {
+    fn visit_type_path_mut(&mut self, ty: &mut TypePath) {
+        visit_mut::visit_type_path_mut(self, ty);
+        if let Some(last) = ty.path.segments.last_mut() {
+            add_role(last);
+        }
+    }
+
+    /// An item inside a body can't see the role.
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+}
+
+fn add_role(segment: &mut PathSegment) {
+    let PathArguments::AngleBracketed(arguments) = &mut segment.arguments else { return };
+    let is_handle = |(name, count): &(&str, usize)| segment.ident == name && arguments.args.len() == *count;
+    if !HANDLES.iter().any(is_handle) {
+        return;
+    }
+    let role: GenericArgument = parse_quote!(R);
+    arguments.args.push(role);
+    if segment.ident != WITHOUT_LIFETIME {
+        arguments.args.insert(0, parse_quote!('c));
+    }
+}
