@@ -40,9 +40,11 @@ pub struct Compiled {
     pub sources: Vec<PathBuf>,
 }
 
-/// Flags for the kernel crate: fragments in registers need their loops unrolled in full.
-const FLAGS: [&str; 4] = [
+/// Flags for the kernel crate. Fragments stay in registers only if their loops are unrolled in full, and a
+/// role's state only if nothing that takes it by reference stays a function.
+const FLAGS: [&str; 5] = [
     "-Cllvm-args=-unroll-threshold=20000",
+    "-Cllvm-args=-inline-threshold=1000000",
     "-Zcrate-attr=feature(abi_ptx, asm_experimental_arch)",
     "--cfg",
     "entwine_entries",

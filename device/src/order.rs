@@ -8,7 +8,7 @@ use crate::role::Role;
 /// How many tiles of `size` cover `extent`: the quotient, rounded up.
 #[inline(always)]
 pub fn tiles(extent: u32, size: u32) -> u32 {
-    extent / size + !extent.is_multiple_of(size) as u32
+    quotient(extent, size) + !extent.is_multiple_of(size) as u32
 }
 
 /// The CTAs of the grid that carry a stage: `count` of them, from `first` on.
@@ -121,63 +121,85 @@ pub fn walk_ready_first<const D: usize, R: Role>(
 #[inline(always)]
 pub fn row_major<const D: usize>(step: Step<D>) -> [u32; D] {
     let mut coordinates = [0; D];
-    let mut rest = step.index;
-    for axis in (0..D).rev() {
-        coordinates[axis] = rest % step.grid[axis];
-        rest /= step.grid[axis];
-    }
+    row_major_before(D, step.grid, step.index, 0, &mut coordinates);
     coordinates
 }
 
-/// Tiles of one rank's block are visited in groups of this many rows, so that the panels which a wave of
-/// CTAs reads stay in the L2.
-const GROUP: u32 = 16;
+/// Groups of 16 rows (the last axis but one) walk along the last axis, so that the panels which a wave of
+/// CTAs reads stay in the L2. The axes before are row-major.
+#[inline(always)]
+pub fn grouped<const D: usize>(step: Step<D>) -> [u32; D] {
+    let mut coordinates = [0; D];
+    grouped_from(0, step.grid, step.index, &mut coordinates);
+    coordinates
+}
 
 /// The blocks of the peers first, each rank starting at the one after itself, and its own last: whatever
-/// is sent is on its way before anything is waited for. The first axis must be the ranks.
+/// is sent is on its way before anything is waited for. The first axis must be the ranks; a block is [`grouped`].
 #[inline(always)]
 pub fn peers_first<const D: usize>(step: Step<D>) -> [u32; D] {
     blocks(step, 1)
 }
 
-/// This rank's own block first, then those of the ranks after it in turn. The first axis must be the ranks.
+/// This rank's own block first, then those of the ranks after it in turn. The first axis must be the ranks; a
+/// block is [`grouped`].
 #[inline(always)]
 pub fn ring<const D: usize>(step: Step<D>) -> [u32; D] {
     blocks(step, 0)
 }
 
-/// Blocks in turn from `rank + offset` on; within a block, groups of rows walk along the last axis.
+/// Blocks in turn from `rank + offset` on.
 #[inline(always)]
 fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
     let mut block = 1;
     for extent in &step.grid[1..] {
         block *= extent;
     }
-    let mut coordinates = grouped(step.grid, step.index % block);
-    coordinates[0] = (step.rank + offset + step.index / block) % step.grid[0];
+    let mut coordinates = [0; D];
+    grouped_from(1, step.grid, remainder(step.index, block), &mut coordinates);
+    coordinates[0] = remainder(step.rank + offset + quotient(step.index, block), step.grid[0]);
     coordinates
 }
 
-/// The tile at `index` of a block, whose axes are all but the first: groups of rows (the last axis but one,
-/// if that is not the first) walk along the last axis. The axes before are row-major.
+/// Rows of a group.
+const GROUP: u32 = 16;
+
+/// [`grouped`] over the axes from `first` on.
 #[inline(always)]
-fn grouped<const D: usize>(grid: [u32; D], index: u32) -> [u32; D] {
-    let mut coordinates = [0; D];
-    if D < 3 {
-        coordinates[D - 1] = index;
-        return coordinates;
+fn grouped_from<const D: usize>(first: usize, grid: [u32; D], index: u32, coordinates: &mut [u32; D]) {
+    if D < first + 2 {
+        row_major_before(D, grid, index, first, coordinates);
+        return;
     }
     let (rows, columns) = (grid[D - 2], grid[D - 1]);
-    let (plane, within) = (index / (rows * columns), index % (rows * columns));
-    let first = within / (GROUP * columns) * GROUP;
-    let height = if rows - first < GROUP { rows - first } else { GROUP };
-    let within = within - first * columns;
-    coordinates[D - 2] = first + within % height;
-    coordinates[D - 1] = within / height;
-    let mut rest = plane;
-    for axis in (1..D - 2).rev() {
-        coordinates[axis] = rest % grid[axis];
-        rest /= grid[axis];
+    let (plane, within) = (quotient(index, rows * columns), remainder(index, rows * columns));
+    let top = quotient(within, GROUP * columns) * GROUP;
+    let height = if rows - top < GROUP { rows - top } else { GROUP };
+    let within = within - top * columns;
+    coordinates[D - 2] = top + remainder(within, height);
+    coordinates[D - 1] = quotient(within, height);
+    row_major_before(D - 2, grid, plane, first, coordinates);
+}
+
+/// Row-major over the axes from `first` up to `end`.
+#[inline(always)]
+fn row_major_before<const D: usize>(end: usize, grid: [u32; D], index: u32, first: usize, coordinates: &mut [u32; D]) {
+    let mut rest = index;
+    for axis in (first..end).rev() {
+        coordinates[axis] = remainder(rest, grid[axis]);
+        rest = quotient(rest, grid[axis]);
     }
-    coordinates
+}
+
+// A grid without tiles has no steps, so nothing here is divided by zero. The compiler can't see that, and a
+// panic would be carried along in every entry.
+
+#[inline(always)]
+fn quotient(dividend: u32, divisor: u32) -> u32 {
+    dividend.checked_div(divisor).unwrap_or(0)
+}
+
+#[inline(always)]
+fn remainder(dividend: u32, divisor: u32) -> u32 {
+    dividend.checked_rem(divisor).unwrap_or(0)
 }

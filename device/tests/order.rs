@@ -1,6 +1,6 @@
 //! Orders visit every tile of a stage once.
 
-use entwine_device::order::{Step, peers_first, ring, row_major};
+use entwine_device::order::{Step, grouped, peers_first, ring, row_major};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [
 }
 
 fn every_order_is_one_to_one<const D: usize>(grid: [u32; D], rank: u32, world: u32) {
-    for order in [row_major, peers_first, ring] {
+    for order in [row_major, grouped, peers_first, ring] {
         visits_each_tile_once(order, grid, rank, world);
     }
 }
