@@ -4,8 +4,8 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::panic::COMMUNICATION;
-use super::signals::{Signals, Site};
+use super::fault::COMMUNICATION;
+use super::signals::Signals;
 use super::{boxes, holds_nothing};
 use crate::abi::{Head, MAX_AXES};
 use crate::channel::Route;
@@ -86,7 +86,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
                 }
             },
             Place::Slot(slot) => {
-                let Some(address) = self.signals.receive(slot) else { return };
+                let address = self.signals.receive(slot);
                 let remote = slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank;
                 let limited = remote && self.signals.take_link();
                 unsafe {
@@ -131,32 +131,23 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
     }
 
-    /// Stores boxes into a slot of every rank that the route names; `false` if the launch is given up.
+    /// Stores boxes into a slot of every rank that the route names.
     #[inline(always)]
-    fn put_in_slot(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) -> bool {
+    fn put_in_slot(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) {
         let bytes = rows as u32 * ROW;
         let mut stored = false;
-        for receiver in 0..self.cta.head.world {
-            if !self.receives(to, receiver) || (stored && to.route == Route::Peers && to.arg.pull != 0) {
-                continue;
+        self.for_receivers(to, |receiver| {
+            let address = self.signals.reserve(to, receiver);
+            // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
+            if stored && to.arg.pull != 0 {
+                return;
             }
-            let Some(address) = self.signals.reserve(to, receiver) else { return false };
             for index in 0..count {
                 let offset = (first + index) as u64 * bytes as u64;
                 unsafe { bulk_store(address + offset, from + index * bytes, bytes) };
             }
             stored = true;
-        }
-        true
-    }
-
-    /// Whether `rank` receives what is stored into a slot.
-    #[inline(always)]
-    fn receives(&self, slot: &SlotPlace, rank: u32) -> bool {
-        match slot.route {
-            Route::One => rank == slot.to,
-            Route::Peers => rank != self.cta.head.rank,
-        }
+        });
     }
 
     /// Completes and releases what was stored into a slot, and signals its receivers.
@@ -164,33 +155,35 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     fn announce(&self, slot: &SlotPlace) {
         bulk_wait();
         fence_acq_rel_sys();
-        for receiver in 0..self.cta.head.world {
-            if self.receives(slot, receiver) {
-                self.signals.signal(slot, receiver);
+        self.for_receivers(slot, |receiver| self.signals.signal(slot, receiver));
+    }
+
+    #[inline(always)]
+    fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
+        match slot.route {
+            Route::One => each(slot.to),
+            Route::Peers => {
+                for rank in 0..self.cta.head.world {
+                    if rank != self.cta.head.rank {
+                        each(rank);
+                    }
+                }
             }
         }
     }
 
-    /// A receiver that is no rank would be skipped in silence by the loops over the receivers.
-    #[inline(always)]
-    fn check_receiver(&self, slot: &SlotPlace) -> bool {
-        slot.route == Route::Peers || slot.to < self.cta.head.world || self.signals.reserve(slot, slot.to).is_some()
-    }
-
     /// Stores the boxes that the loader passes through the ring.
     #[inline(always)]
-    fn drain(&self, count: u32, rows: usize, mut put: impl FnMut(u32, u32, u32) -> bool) {
+    fn drain(&self, count: u32, rows: usize, put: impl Fn(u32, u32, u32)) {
         let per_slot = C::RING_SLOT / (rows as u32 * ROW);
         let mut index = 0;
         let mut previous = None;
-        while index < count && !self.cta.aborted() {
+        while index < count {
             let cursor = self.ring.get();
             self.ring.set(cursor.next(C::RING_DEPTH));
             self.cta.wait(self.cta.full(cursor.slot), cursor.parity);
             let here = if count - index < per_slot { count - index } else { per_slot };
-            if !put(index, here, self.cta.ring(cursor.slot)) {
-                return;
-            }
+            put(index, here, self.cta.ring(cursor.slot));
             bulk_commit();
             // The copy before this one has left its slot once no more than this one is being read.
             bulk_wait_read::<1>();
@@ -230,7 +223,6 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
-        self.signals.at(Site { stage, tile });
         self.cta.note(COMMUNICATION, stage, tile);
     }
 
@@ -238,7 +230,8 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
-        self.cta.read_choice(cursor)
+        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
+        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     #[inline(always)]
@@ -270,9 +263,6 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
             )
         };
         self.collect();
-        if self.cta.aborted() {
-            return;
-        }
         let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
         match to {
             Place::Matrix(to) => {
@@ -283,15 +273,13 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
             Place::Slot(slot) => {
                 let remote = slot.arg.pull == 0 && slot.to != self.cta.head.rank;
                 let limited = remote && self.signals.take_link();
-                let stored = self.check_receiver(slot) && self.put_in_slot(slot, S::ROWS, 0, count, staging);
+                self.put_in_slot(slot, S::ROWS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();
                 if limited {
                     self.signals.return_link();
                 }
-                if stored {
-                    self.announce(slot);
-                }
+                self.announce(slot);
             }
         }
     }
@@ -300,29 +288,22 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     fn transfer<E: Element, S: TileShape>(&self, _: &Place, to: &Place) {
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
-            Place::Matrix(place) => self.drain(count, S::ROWS, |first, here, from| {
-                self.put_in_matrix::<E>(place, S::ROWS, first, here, from);
-                true
-            }),
+            Place::Matrix(place) => {
+                self.drain(count, S::ROWS, |first, here, from| {
+                    self.put_in_matrix::<E>(place, S::ROWS, first, here, from)
+                });
+            }
             Place::Slot(slot) => {
-                if self.check_receiver(slot) {
-                    self.drain(count, S::ROWS, |first, here, from| self.put_in_slot(slot, S::ROWS, first, here, from));
-                    if !self.cta.aborted() {
-                        self.announce(slot);
-                    }
-                }
+                self.drain(count, S::ROWS, |first, here, from| self.put_in_slot(slot, S::ROWS, first, here, from));
+                self.announce(slot);
             }
         }
     }
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
-        if self.check_receiver(to) {
-            let count = tiles(from.columns() * E::SIZE, ROW);
-            self.drain(count, M, |first, here, from| self.put_in_slot(to, M, first, here, from));
-            if !self.cta.aborted() {
-                self.announce(to);
-            }
-        }
+        let count = tiles(from.columns() * E::SIZE, ROW);
+        self.drain(count, M, |first, here, from| self.put_in_slot(to, M, first, here, from));
+        self.announce(to);
     }
 }

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 
+use super::fault;
 use crate::abi::{Control, Head, MAX_AXES};
 use crate::layout;
 use crate::ptx::*;
@@ -30,8 +31,8 @@ pub trait Config {
 
 /// Registers of a thread that does not compute, and of one that does. With two math warpgroups the
 /// accumulators don't fit into an even share.
-const FEW_REGISTERS: u32 = 56;
-const MANY_REGISTERS: u32 = 224;
+const FEW_REGISTERS: u32 = 72;
+const MANY_REGISTERS: u32 = 216;
 
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
@@ -39,6 +40,9 @@ const COMMUNICATING_THREAD: u32 = 32;
 
 /// Choices of `ready_first` that may be under way between the roles.
 pub(super) const CHOICES: u32 = 2;
+
+/// Tries of a wait between two looks at the abort word.
+const TRIES: u32 = 64;
 
 // Offsets in the header.
 const FULL: u32 = 0;
@@ -48,10 +52,10 @@ const STAGED: u32 = 136;
 const CHOSEN: u32 = 144;
 const CHOICE_FREE: u32 = 160;
 const CHOICE: u32 = 176;
-/// What a panic needs: the addresses and numbers of [`Head`], then each role's stage and tile.
-pub(super) const PANIC_HEAD: u32 = 256;
-pub(super) const PANIC_SITES: u32 = 320;
-pub(super) const PANIC_SITE: u32 = 32;
+/// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
+pub(super) const HEAD: u32 = 256;
+pub(super) const SITES: u32 = 320;
+pub(super) const SITE: u32 = 32;
 
 /// A CTA, as one of its threads sees it.
 pub struct Cta<'p, C: Config> {
@@ -92,7 +96,7 @@ impl<'p, C: Config> Cta<'p, C> {
                     mbarrier_init(cta.chosen(choice), 1);
                     mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
                 }
-                super::panic::prepare(cta.shared, head, region);
+                fault::prepare(cta.shared, head, region);
             }
             fence_mbarrier_init();
         }
@@ -187,58 +191,59 @@ impl<'p, C: Config> Cta<'p, C> {
         self.thread
     }
 
-    /// Waits until the phase of this parity has ended, or the launch is given up.
+    /// Waits until the phase of this parity has ended. For a thread of its own: ends it if the launch is given up.
     #[inline(always)]
     pub(super) fn wait(&self, barrier: u32, parity: u32) {
         let mut tries = 0u32;
+        while !unsafe { mbarrier_try_wait(barrier, parity) } {
+            tries = tries.wrapping_add(1);
+            if tries % TRIES == 0 {
+                self.end_if_aborted();
+            }
+        }
+    }
+
+    /// Waits until the phase of this parity has ended, or the launch is given up.
+    #[inline(always)]
+    pub(super) fn wait_together(&self, barrier: u32, parity: u32) {
+        let mut tries = 0u32;
         while !self.aborted.get() && !unsafe { mbarrier_try_wait(barrier, parity) } {
             tries = tries.wrapping_add(1);
-            if tries % 64 == 0 {
-                self.look_for_abort();
+            if tries % TRIES == 0 {
+                self.aborted.set(self.is_aborted());
             }
         }
     }
 
-    /// Whether the launch is given up, as far as this thread has noticed.
+    /// Ends the thread if the launch is given up.
     #[inline(always)]
-    pub(super) fn aborted(&self) -> bool {
-        self.aborted.get()
-    }
-
-    /// Looks whether the launch has been given up.
-    #[inline(always)]
-    pub(super) fn look_for_abort(&self) -> bool {
-        let abort = unsafe { load_relaxed_sys(self.region + offset_of!(Control, abort) as u64) };
-        self.aborted.set(abort != 0);
-        abort != 0
-    }
-
-    /// Gives the launch up.
-    #[inline(always)]
-    pub(super) fn abort(&self) {
-        self.aborted.set(true);
-    }
-
-    /// Reads a choice that the loader has made.
-    #[inline(always)]
-    pub(super) fn read_choice(&self, cursor: Cursor) -> u32 {
-        self.wait(self.chosen(cursor.slot), cursor.parity);
-        unsafe {
-            let choice = load_shared(self.choice(cursor.slot));
-            mbarrier_arrive(self.choice_free(cursor.slot));
-            choice
+    pub(super) fn end_if_aborted(&self) {
+        if self.is_aborted() {
+            fault::end_thread();
         }
     }
 
-    /// Notes what a role is at, in case it panics.
+    #[inline(always)]
+    fn is_aborted(&self) -> bool {
+        unsafe { load_relaxed_sys(self.region + offset_of!(Control, abort) as u64) != 0 }
+    }
+
+    /// Notes what a role is at, in case it must report a fault.
     #[inline(always)]
     pub(super) fn note(&self, role: u32, stage: u32, tile: [u32; MAX_AXES]) {
-        let site = self.shared + PANIC_SITES + role * PANIC_SITE;
+        unsafe { fault::note(self.shared, role, stage, tile) };
+    }
+
+    /// The choice at a position of their ring, once it has been made.
+    ///
+    /// # Safety
+    /// The choice must have been waited for, and each of its readers reads it once.
+    #[inline(always)]
+    pub(super) unsafe fn read_choice(&self, slot: u32) -> u32 {
         unsafe {
-            store_shared(site, stage);
-            for axis in 0..MAX_AXES {
-                store_shared(site + 4 + 4 * axis as u32, tile[axis]);
-            }
+            let choice = load_shared(self.choice(slot));
+            mbarrier_arrive(self.choice_free(slot));
+            choice
         }
     }
 

@@ -4,14 +4,14 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::panic::LOADER;
-use super::signals::{Signals, Site};
+use super::fault::LOADER;
+use super::signals::Signals;
 use super::{boxes, holds_nothing};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -33,6 +33,13 @@ enum Source {
     Slot { address: u64 },
 }
 
+impl Source {
+    #[inline(always)]
+    fn matrix(place: &MatrixPlace) -> Source {
+        Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part }
+    }
+}
+
 impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
     /// Starts the role.
     #[inline(always)]
@@ -40,23 +47,11 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         Loader { cta, signals: Signals::new(cta), ring: Cell::new(Cursor::START), choice: Cell::new(Cursor::START) }
     }
 
-    /// Ends the role: nothing of its loads may be in flight when the CTA leaves.
     #[inline(always)]
-    pub fn finish(&self) {
-        if self.cta.look_for_abort() {
-            const LANDING_NS: u64 = 100_000;
-            let now = globaltimer();
-            while globaltimer().wrapping_sub(now) < LANDING_NS {}
-        }
-    }
-
-    #[inline(always)]
-    fn panel_source(&self, place: &PanelPlace) -> Option<Source> {
+    fn panel_source(&self, place: &PanelPlace) -> Source {
         match place {
-            PanelPlace::Matrix(place) => {
-                Some(Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part })
-            }
-            PanelPlace::Slot(slot) => self.signals.receive(slot).map(|address| Source::Slot { address }),
+            PanelPlace::Matrix(place) => Source::matrix(place),
+            PanelPlace::Slot(slot) => Source::Slot { address: self.signals.receive(slot) },
         }
     }
 
@@ -107,9 +102,6 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         let mut index = 0;
         while index < count {
             let cursor = self.reserve();
-            if self.cta.aborted() {
-                return;
-            }
             let here = if count - index < per_slot { count - index } else { per_slot };
             let full = self.cta.full(cursor.slot);
             unsafe { mbarrier_arrive_expect(full, here * self.box_bytes(from, rows)) };
@@ -137,7 +129,6 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
 
     #[inline(always)]
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
-        self.signals.at(Site { stage, tile });
         self.cta.note(LOADER, stage, tile);
     }
 
@@ -145,7 +136,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     #[inline(always)]
     fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let chosen = Cell::new(candidates.trailing_zeros());
-        self.signals.poll_any(
+        self.signals.poll_until(
             || {
                 let mut left = candidates;
                 while left != 0 {
@@ -185,13 +176,10 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
                 "a matmul's tile must be of the kernel's BM rows and at most BN columns"
             )
         };
-        let (Some(from_a), Some(from_b)) = (self.panel_source(a), self.panel_source(b)) else { return };
+        let (from_a, from_b) = (self.panel_source(a), self.panel_source(b));
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         for chunk in 0..chunks {
             let cursor = self.reserve();
-            if self.cta.aborted() {
-                return;
-            }
             let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
             unsafe { mbarrier_arrive_expect(full, self.box_bytes(from_a, M) + self.box_bytes(from_b, N)) };
             self.load_box::<E>(from_a, chunk, M, to, full);
@@ -211,20 +199,14 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, _: &Place) {
         let from = match from {
-            Place::Matrix(place) => {
-                Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part }
-            }
-            Place::Slot(slot) => match self.signals.receive(slot) {
-                Some(address) => Source::Slot { address },
-                None => return,
-            },
+            Place::Matrix(place) => Source::matrix(place),
+            Place::Slot(slot) => Source::Slot { address: self.signals.receive(slot) },
         };
         self.stream::<E>(from, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
     }
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
-        let Some(source) = self.panel_source(from) else { return };
-        self.stream::<E>(source, tiles(from.columns() * E::SIZE, ROW), M);
+        self.stream::<E>(self.panel_source(from), tiles(from.columns() * E::SIZE, ROW), M);
     }
 }

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::panic::MATH;
+use super::fault::MATH;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
@@ -65,7 +65,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     /// Waits until the staging buffer is this side's.
     #[inline(always)]
     fn take_staging(&self) {
-        self.cta.wait(self.cta.ready(), self.ready.get());
+        self.cta.wait_together(self.cta.ready(), self.ready.get());
         self.ready.set(self.ready.get() ^ 1);
     }
 
@@ -154,7 +154,8 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
-        self.cta.read_choice(cursor)
+        self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
+        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     #[inline(always)]
@@ -171,7 +172,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         let mut cursor = self.ring.get();
         let mut previous = 0;
         for chunk in 0..chunks {
-            self.cta.wait(self.cta.full(cursor.slot), cursor.parity);
+            self.cta.wait_together(self.cta.full(cursor.slot), cursor.parity);
             let slot = self.cta.ring(cursor.slot);
             let a = descriptor(slot + self.warpgroup * 64 * ROW);
             let b = descriptor(slot + M as u32 * ROW);

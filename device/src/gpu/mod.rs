@@ -7,9 +7,9 @@
 
 mod communication;
 mod cta;
+mod fault;
 mod loader;
 mod math;
-mod panic;
 mod signals;
 
 pub use communication::Communication;
@@ -83,7 +83,6 @@ macro_rules! __entry {
                 if cta.loads() {
                     let role = $crate::gpu::Loader::begin(&cta);
                     $weave(&role, &params);
-                    role.finish();
                 } else if cta.communicates() {
                     let role = $crate::gpu::Communication::begin(&cta);
                     $weave(&role, &params);

@@ -1,0 +1,131 @@
+//! How a launch is given up: what went wrong is recorded for the host, every rank is told, and the thread ends.
+//!
+//! A thread of its own (the loader, the communication thread) ends on the spot, so that nothing after a
+//! wait needs to ask whether it succeeded. The math warpgroups, whose instructions need all threads of a
+//! warp, run to their end with waits that no longer wait.
+
+use core::mem::offset_of;
+use core::panic::PanicInfo;
+
+use super::cta::{HEAD, SITE, SITES};
+use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
+use crate::place::SlotPlace;
+use crate::ptx::*;
+
+/// Roles, in the order of their sites in the header.
+pub(super) const LOADER: u32 = 0;
+pub(super) const COMMUNICATION: u32 = 1;
+pub(super) const MATH: u32 = 2;
+
+/// What a copy under way may take to land. A CTA must not end before.
+const LANDING_NS: u64 = 100_000;
+
+/// Leaves in shared memory what is needed to report a fault: a panic gets no context, and others would
+/// carry it along in registers.
+#[inline(always)]
+pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
+    let words = [
+        region as u32,
+        (region >> 32) as u32,
+        head.regions as u32,
+        (head.regions >> 32) as u32,
+        head.fault as u32,
+        (head.fault >> 32) as u32,
+        head.rank,
+        head.world,
+    ];
+    for (index, word) in words.into_iter().enumerate() {
+        unsafe { store_shared(shared + HEAD + 4 * index as u32, word) };
+    }
+    for role in 0..3 {
+        unsafe { note(shared, role, NONE, [NONE; MAX_AXES]) };
+    }
+}
+
+/// Notes what a role is at.
+#[inline(always)]
+pub(super) unsafe fn note(shared: u32, role: u32, stage: u32, tile: [u32; MAX_AXES]) {
+    let site = shared + SITES + role * SITE;
+    unsafe {
+        store_shared(site, stage);
+        for axis in 0..MAX_AXES {
+            store_shared(site + 4 + 4 * axis as u32, tile[axis]);
+        }
+    }
+}
+
+/// Gives the launch up over a slot.
+#[inline(always)]
+pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, peer: u32, expected: u32, seen: u32) -> ! {
+    let axis = |axis: u32| if axis < slot.axes { slot.index[axis as usize] } else { NONE };
+    report_slot(kind as u32, slot.channel, axis(0), axis(1), axis(2), axis(3), peer, expected, seen)
+}
+
+/// Out of line and in words, since it is called where registers are few.
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn report_slot(kind: u32, channel: u32, s0: u32, s1: u32, s2: u32, s3: u32, peer: u32, expected: u32, seen: u32) -> ! {
+    report(|record| unsafe {
+        (*record).kind = kind;
+        (*record).channel = channel;
+        (*record).slot = [s0, s1, s2, s3];
+        (*record).peer = peer;
+        (*record).expected = expected;
+        (*record).seen = seen;
+    })
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    report(|record| unsafe {
+        (*record).kind = FaultKind::Panic as u32;
+        let Some(location) = info.location() else { return };
+        (*record).line = location.line();
+        let file = location.file().as_bytes();
+        let start = file.len().saturating_sub((*record).file.len());
+        (*record).file_length = (file.len() - start) as u32;
+        let text = &raw mut (*record).file as *mut u8;
+        for index in start..file.len() {
+            *text.add(index - start) = *file.as_ptr().add(index);
+        }
+    })
+}
+
+/// Records a fault, unless this rank has one, gives the launch up on every rank and ends the thread.
+#[inline(always)]
+fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
+    let shared = shared_base();
+    let word = |index: u32| unsafe { load_shared(shared + HEAD + 4 * index) };
+    let address = |index: u32| word(index) as u64 | (word(index + 1) as u64) << 32;
+    let (region, regions, record) = (address(0), address(2), address(4) as *mut FaultRecord);
+    let role = match thread_idx_x() {
+        0..32 => LOADER,
+        32..128 => COMMUNICATION,
+        _ => MATH,
+    };
+    let site = |word: u32| unsafe { load_shared(shared + SITES + role * SITE + 4 * word) };
+    unsafe {
+        if exchange_relaxed_sys(region + offset_of!(Control, faulted) as u64, 1) == 0 {
+            (*record).rank = word(6);
+            (*record).stage = site(0);
+            (*record).tile = [site(1), site(2), site(3), site(4)];
+            write(record);
+        }
+        fence_acq_rel_sys();
+        for rank in 0..word(7) {
+            let peer = load_constant_u64(regions + 8 * rank as u64);
+            store_relaxed_sys(peer + offset_of!(Control, abort) as u64, 1);
+        }
+    }
+    end_thread()
+}
+
+/// Ends a thread of a launch that is given up.
+#[cold]
+#[inline(never)]
+pub(super) fn end_thread() -> ! {
+    let now = globaltimer();
+    while globaltimer().wrapping_sub(now) < LANDING_NS {}
+    exit()
+}
