@@ -115,7 +115,9 @@ impl Stage {
 /// The order in which a stage's tiles are visited, at its name.
 #[derive(Clone)]
 pub enum Order {
-    RowMajor,
+    /// The default, or so written.
+    Grouped,
+    RowMajor(Ident),
     PeersFirst(Ident),
     Ring(Ident),
     ReadyFirst(Ident),
@@ -247,10 +249,12 @@ impl Order {
     /// The name as written, or the default's.
     pub fn name(&self) -> Ident {
         match self {
-            Order::RowMajor => Ident::new("row_major", Span::call_site()),
-            Order::PeersFirst(name) | Order::Ring(name) | Order::ReadyFirst(name) | Order::Function(name) => {
-                name.clone()
-            }
+            Order::Grouped => Ident::new("grouped", Span::call_site()),
+            Order::RowMajor(name)
+            | Order::PeersFirst(name)
+            | Order::Ring(name)
+            | Order::ReadyFirst(name)
+            | Order::Function(name) => name.clone(),
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[&Item]) -> TokenStr
     let symbol = entry.to_string();
     quote! {
         #[doc(hidden)]
-        #[allow(dead_code, unused_imports)]
+        #[allow(dead_code, unexpected_cfgs, unused_imports)]
         pub mod #module {
             use super::*;
 
@@ -40,7 +40,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[&Item]) -> TokenStr
             pub type Params = #params;
             #weave
 
-            #[cfg(target_arch = "nvptx64")]
+            #[cfg(all(target_arch = "nvptx64", entwine_entries))]
             ::entwine::device::gpu::entry!(#entry, name = #symbol, params = Params, weave = weave, tile = (BM, BN), element = T);
 
             #[cfg(not(target_arch = "nvptx64"))]

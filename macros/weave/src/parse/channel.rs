@@ -48,14 +48,17 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         errors.at(&item, HOLDS);
         return None;
     };
+    let holds = holds(&field.ty, columns, settings.span, errors)?;
+    // A tile is read once, so its receiver can fetch it itself; a panel is read by every tile of its rows.
+    let read_once = matches!(holds, Holds::Tile { .. });
     Some(Channel {
-        holds: holds(&field.ty, columns, settings.span, errors)?,
+        holds,
         attributes: item.attrs,
         visibility: item.vis,
         name: item.ident,
         slots,
         route: route.map_or(Route::One, |(route, _)| route),
-        pull: pull.map_or(by_rank, |(pull, _)| pull),
+        pull: pull.map_or(by_rank && read_once, |(pull, _)| pull),
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })

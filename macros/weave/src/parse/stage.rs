@@ -25,7 +25,7 @@ pub fn parse(
     refuse_cfg(&function.attrs, "stage", errors);
     refuse_signature(&function.sig, errors);
     let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
-    let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or(Order::RowMajor);
+    let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or(Order::Grouped);
     let ctas = settings.take_count("ctas", errors);
 
     let mut inputs = function.sig.inputs.iter_mut().filter_map(|input| match input {
@@ -45,13 +45,14 @@ fn order(written: &Expr, errors: &Errors) -> Option<Order> {
     let Some(name) = name(written) else {
         errors.at(
             written,
-            "`order` is `row_major`, `peers_first`, `ring`, `ready_first` or a function of this module, `fn(Step<D>) -> [u32; D]`",
+            "`order` is `grouped`, `row_major`, `peers_first`, `ring`, `ready_first` or a function of this module, `fn(Step<D>) -> [u32; D]`",
         );
         return None;
     };
     let name = name.clone();
     Some(match name.to_string().as_str() {
-        "row_major" => Order::RowMajor,
+        "grouped" => Order::Grouped,
+        "row_major" => Order::RowMajor(name),
         "peers_first" => Order::PeersFirst(name),
         "ring" => Order::Ring(name),
         "ready_first" => Order::ReadyFirst(name),
