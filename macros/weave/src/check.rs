@@ -2,12 +2,13 @@
 //! never comes or reads what is not there yet.
 
 use proc_macro2::Ident;
-use syn::Expr;
+use quote::ToTokens;
+use syn::{Expr, Item};
 
-use crate::body::{Action, PortCall, uses};
-use crate::errors::{Errors, all_of};
+use crate::body::{Action, PortCall, mentions, uses};
+use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
-use crate::model::{Binding, Channel, Holds, Kernel, Order, Port, Route, Stage};
+use crate::model::{Binding, Channel, Holds, Kernel, Order, OrderKind, Port, Route, Stage};
 
 /// Reports everything in which the kernel breaks the rules.
 pub fn check(kernel: &Kernel, errors: &Errors) {
@@ -31,35 +32,43 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
     matrices_are_read_or_written(kernel, errors);
 }
 
-/// Every dimension stands alone in some matrix's shape, which gives it its size.
+/// Every dimension stands alone in some matrix's shape, or is shared out there, and so gets its size.
 fn dims_are_bound(kernel: &Kernel, errors: &Errors) {
-    let binding = kernel.matrices().flat_map(|(_, matrix)| [&matrix.rows, &matrix.columns]);
-    let bound: Vec<_> =
-        binding.filter_map(|extent| if let Extent::Dim(name) = extent { Some(name) } else { None }).collect();
+    let extents = kernel.matrices().flat_map(|(_, matrix)| [&matrix.rows, &matrix.columns]);
+    let bound: Vec<_> = extents.filter_map(Extent::binds).collect();
     for dim in kernel.dims.iter().filter(|dim| !bound.contains(dim)) {
-        errors.at(
-            dim,
-            format!(
-                "nothing gives `{dim}` its size: some matrix must have it alone in its `#[shape]`, as {} stand there",
-                all_of(&bound)
-            ),
+        let message = format!(
+            "nothing gives `{dim}` its size: some matrix must have `{dim}` or `{dim} / world` in its `#[shape]`"
         );
+        errors.at(dim, message);
     }
 }
 
-/// There are tiles of the channel's shape, in every variant.
+/// In every variant there are tiles of the channel's shape, and they pass through the kernel's staging buffer.
 fn tiles_exist(channel: &Channel, kernel: &Kernel, errors: &Errors) {
-    for &tile in &kernel.tiles {
-        let sizes = match &channel.holds {
-            Holds::Tile { rows, columns, .. } => (rows.constant(tile), columns.constant(tile)),
-            Holds::Panel { rows, .. } => (rows.constant(tile).filter(|rows| *rows <= 128), Some(64)),
+    let variants = kernel.elements.iter().flat_map(|element| kernel.tiles.iter().map(move |tile| (*element, *tile)));
+    for (variant, tile) in variants {
+        let (exists, fits) = match &channel.holds {
+            Holds::Tile { element, rows, columns, .. } => {
+                let (rows, columns) = (rows.constant(tile), columns.constant(tile));
+                let bytes = columns.map(|columns| columns * element.in_variant(variant).size());
+                let exists = matches!((rows, columns), (Some(64 | 128), Some(64 | 128 | 192 | 256)));
+                (exists, rows == Some(tile.0) && bytes <= Some(tile.1 * variant.size()))
+            }
+            Holds::Panel { rows, .. } => (matches!(rows.constant(tile), Some(64 | 128 | 192 | 256)), true),
         };
-        if !matches!(sizes, (Some(64 | 128), Some(64 | 128 | 192 | 256))) {
-            return errors.at(
-                channel.holds.written(),
-                format!("there is no such tile where BM, BN = {tile:?}: tiles have 64 or 128 rows, and 64, 128, 192 or 256 columns"),
-            );
-        }
+        let problem = match (exists, fits) {
+            (false, _) => {
+                "there is nothing of this size: tiles have 64 or 128 rows, and 64, 128, 192 or 256 columns; panels have as many rows as tiles have rows or columns"
+            }
+            (_, false) => {
+                "such a tile can't be sent: it must have `BM` rows and at most the bytes of a `Tile<T, BM, BN>`"
+            }
+            _ => continue,
+        };
+        let (rows, columns) = tile;
+        let variant = format!("`T` is `{}`, `BM` is {rows} and `BN` is {columns}", variant.name());
+        return errors.at(channel.holds.written(), format!("{problem} (where {variant})"));
     }
 }
 
@@ -148,29 +157,45 @@ fn reuse_is_acknowledged(index: usize, channel: &Channel, kernel: &Kernel, error
     }
 }
 
-/// The order fits the grid, and no tile waits before this rank has sent what the others wait for.
+/// The order is known and fits the grid, and no tile waits before this rank has sent what the others wait for.
 fn order_suits(stage: &Stage, kernel: &Kernel, errors: &Errors) {
-    if let Order::PeersFirst(name) | Order::Ring(name) = &stage.order
-        && !matches!(stage.grid.first(), Some(Extent::World(_)))
-    {
+    let Order { kind, name } = &stage.order;
+    if *kind == OrderKind::Function && !defines_function(&kernel.items, name) {
+        let named = one_of(Order::NAMED.map(|(name, _)| name));
+        errors.at(
+            name,
+            format!(
+                "there is no order `{name}`: it is {named}, or a function of this module, `fn(Step<D>) -> [u32; D]`"
+            ),
+        );
+    }
+    let by_rank = matches!(stage.grid.first(), Some(Extent::World(_)));
+    if matches!(kind, OrderKind::PeersFirst | OrderKind::Ring) && !by_rank {
         errors.at(name, format!("`{name}` visits the ranks' tiles in turn: the first axis of `grid` must be `world`"));
     }
     for (_, port) in stage.ports() {
-        let channel = &kernel.channels[port.channel];
-        let name = &channel.name;
-        let Port { send: Some(_), receive: Some(receive), .. } = port else { continue };
-        if !matches!(stage.order, Order::PeersFirst(_) | Order::Function(_)) {
+        let Port { send: Some(_), receive: Some(receive), channel } = port else { continue };
+        if !matches!(kind, OrderKind::PeersFirst | OrderKind::Function) {
             errors.at(
                 &receive.marker,
                 format!(
-                    "this stage sends and receives on `{name}`, and may wait before it has sent in the order `{}`: \
+                    "this stage sends and receives on `{}`, and may wait before it has sent in the order `{name}`: \
                      use `order = peers_first`, or a function that puts the tiles that send first",
-                    stage.order.name()
+                    kernel.channels[*channel].name
                 ),
             );
         }
     }
     ready_first_knows_slots(stage, kernel, errors);
+}
+
+/// A function of this name is among the items, or is imported by name.
+fn defines_function(items: &[Item], name: &Ident) -> bool {
+    items.iter().any(|item| match item {
+        Item::Fn(function) => function.sig.ident == *name,
+        Item::Use(import) => mentions(import.to_token_stream(), &|found| found == name),
+        _ => false,
+    })
 }
 
 /// `ready_first` needs one slot to look at for each tile, and nothing else does.
@@ -180,20 +205,21 @@ fn ready_first_knows_slots(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     for (channel, slot) in &slots {
         arity(slot.elems.len(), slot, &kernel.channels[*channel], errors);
     }
-    match (&stage.order, slots.as_slice()) {
-        (Order::ReadyFirst(name), []) if waits.is_empty() => {
+    let Order { kind, name } = &stage.order;
+    match (kind, slots.as_slice()) {
+        (OrderKind::ReadyFirst, []) if waits.is_empty() => {
             errors.at(name, "`ready_first` goes by what has arrived, but this stage receives nothing");
         }
-        (Order::ReadyFirst(_), []) => {
+        (OrderKind::ReadyFirst, []) => {
             errors.at(
                 &waits[0].1.marker,
                 "`ready_first` must know the slot that a tile waits for: `#[recv(slot = [at[0], at[1]])]`",
             );
         }
-        (Order::ReadyFirst(_), [_, (_, second), ..]) => {
+        (OrderKind::ReadyFirst, [_, (_, second), ..]) => {
             errors.at(second, "`ready_first` looks at one slot for each tile: give `slot` to one channel");
         }
-        (Order::ReadyFirst(_), _) => {}
+        (OrderKind::ReadyFirst, _) => {}
         (_, slots) => {
             for (_, slot) in slots {
                 errors.at(slot, "`slot` is for `order = ready_first`: in other orders a tile waits where it loads");

@@ -98,6 +98,18 @@ impl Extent {
         }
     }
 
+    /// The dimension that takes its size from a matrix which has this extent: `x` of `x` and of `x / world`.
+    pub fn binds(&self) -> Option<&Ident> {
+        match self {
+            Extent::Dim(name) => Some(name),
+            Extent::DivCeil(whole, parts) if matches!(**parts, Extent::World(_)) => match &**whole {
+                Extent::Dim(name) => Some(name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The number where tiles are `tile`; `None` if it depends on the launch.
     pub fn constant(&self, tile: (u32, u32)) -> Option<u32> {
         match self {

@@ -112,17 +112,23 @@ impl Stage {
     }
 }
 
-/// The order in which a stage's tiles are visited, at its name.
-#[derive(Clone)]
-pub enum Order {
-    /// The default, or so written.
+/// The order in which a stage's tiles are visited.
+pub struct Order {
+    pub kind: OrderKind,
+    /// Its name as written, or the default's.
+    pub name: Ident,
+}
+
+/// The kinds of orders.
+#[derive(Clone, Copy, PartialEq)]
+pub enum OrderKind {
     Grouped,
-    RowMajor(Ident),
-    PeersFirst(Ident),
-    Ring(Ident),
-    ReadyFirst(Ident),
+    RowMajor,
+    PeersFirst,
+    Ring,
+    ReadyFirst,
     /// A function of the module.
-    Function(Ident),
+    Function,
 }
 
 /// A parameter of a tile function.
@@ -246,21 +252,37 @@ impl Holds {
 }
 
 impl Order {
-    /// The name as written, or the default's.
-    pub fn name(&self) -> Ident {
-        match self {
-            Order::Grouped => Ident::new("grouped", Span::call_site()),
-            Order::RowMajor(name)
-            | Order::PeersFirst(name)
-            | Order::Ring(name)
-            | Order::ReadyFirst(name)
-            | Order::Function(name) => name.clone(),
-        }
+    /// The orders that have a name of their own.
+    pub const NAMED: [(&str, OrderKind); 5] = [
+        ("grouped", OrderKind::Grouped),
+        ("row_major", OrderKind::RowMajor),
+        ("peers_first", OrderKind::PeersFirst),
+        ("ring", OrderKind::Ring),
+        ("ready_first", OrderKind::ReadyFirst),
+    ];
+
+    pub fn from_name(name: Ident) -> Self {
+        let named = Self::NAMED.iter().find(|(known, _)| name == known);
+        Order { kind: named.map_or(OrderKind::Function, |(_, kind)| *kind), name }
+    }
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order { kind: OrderKind::Grouped, name: Ident::new("grouped", Span::call_site()) }
     }
 }
 
 impl ElementType {
     pub const ALL: [ElementType; 3] = [ElementType::Bf16, ElementType::F16, ElementType::F32];
+
+    /// Bytes of one element.
+    pub fn size(self) -> u32 {
+        match self {
+            ElementType::Bf16 | ElementType::F16 => 2,
+            ElementType::F32 => 4,
+        }
+    }
 
     /// The Rust type's name.
     pub fn name(self) -> &'static str {
@@ -273,6 +295,16 @@ impl ElementType {
 
     pub fn from_name(name: &Ident) -> Option<Self> {
         Self::ALL.into_iter().find(|element| name == element.name())
+    }
+}
+
+impl Element {
+    /// The element type in a variant whose `T` is `variant`.
+    pub fn in_variant(self, variant: ElementType) -> ElementType {
+        match self {
+            Element::Variant => variant,
+            Element::Fixed(element) => element,
+        }
     }
 }
 

@@ -29,6 +29,19 @@ pub fn tile_function(stage: &Stage) -> ItemFn {
     function
 }
 
+/// A function that tile functions call, generic over its role if its signature has tiles and the like.
+pub fn helper(function: &ItemFn) -> ItemFn {
+    let mut woven = function.clone();
+    Roles.visit_signature_mut(&mut woven.sig);
+    if woven.sig != function.sig {
+        Roles.visit_block_mut(&mut woven.block);
+        woven.sig.generics.params.insert(0, parse_quote!('c));
+        woven.sig.generics.params.push(parse_quote!(R: ::entwine::device::Role));
+        woven.attrs.push(parse_quote!(#[inline(always)]));
+    }
+    woven
+}
+
 /// The type of a parameter that is written as the channel's name.
 fn port_type(port: &Port, channel: &Type) -> Type {
     let direction: Type = match (&port.send, &port.receive) {

@@ -13,7 +13,7 @@ use crate::model::{Argument, ArgumentKind, Channel, Element, Holds, Kernel, Rout
 pub fn module(kernel: &Kernel) -> TokenStream {
     let mut text = String::from("# Stages\n\n");
     for stage in &kernel.stages {
-        let (name, grid, order) = (stage.name(), axes(&stage.grid), stage.order.name());
+        let (name, grid, order) = (stage.name(), axes(&stage.grid), &stage.order.name);
         let _ = write!(text, "* `{name}` covers `{grid}` in the order `{order}`");
         if let Some(ctas) = stage.ctas {
             let _ = write!(text, ", on {ctas} CTAs of its own");

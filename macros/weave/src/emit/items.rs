@@ -9,20 +9,25 @@ use syn::{GenericParam, Generics, Item, Type};
 use crate::body::mentions;
 use crate::model::Kernel;
 use crate::parse::item_name;
+use crate::roles;
 
-/// The user's own items.
-pub struct Items<'a> {
+/// The user's own items, their functions with a role where they need one.
+pub struct Items {
     /// One for all variants.
-    pub shared: Vec<&'a Item>,
+    pub shared: Vec<Item>,
     /// One in each variant.
-    pub varying: Vec<&'a Item>,
+    pub varying: Vec<Item>,
 }
 
 /// An item varies if it mentions `BM`, `BN`, `T`, a channel, or the name of something that varies.
-pub fn split(kernel: &Kernel) -> Items<'_> {
+pub fn split(kernel: &Kernel) -> Items {
     let mut varying_names: HashSet<String> = ["BM", "BN", "T"].map(String::from).into();
     varying_names.extend(kernel.channels.iter().map(|channel| channel.name.to_string()));
-    let mut items = Items { shared: kernel.items.iter().collect(), varying: Vec::new() };
+    let items = kernel.items.iter().map(|item| match item {
+        Item::Fn(function) => Item::Fn(roles::helper(function)),
+        other => other.clone(),
+    });
+    let mut items = Items { shared: items.collect(), varying: Vec::new() };
     loop {
         let (varying, shared): (Vec<_>, Vec<_>) =
             items.shared.into_iter().partition(|item| varies(item, &varying_names));
@@ -30,7 +35,7 @@ pub fn split(kernel: &Kernel) -> Items<'_> {
         if varying.is_empty() {
             return items;
         }
-        varying_names.extend(varying.iter().filter_map(|item| defined(item)));
+        varying_names.extend(varying.iter().filter_map(defined));
         items.varying.extend(varying);
     }
 }

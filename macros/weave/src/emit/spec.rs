@@ -41,7 +41,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
 fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
     let name = stage.name().to_string();
     let grid = extents(&stage.grid, dims);
-    let order = stage.order.name().to_string();
+    let order = stage.order.name.to_string();
     let ctas = match stage.ctas {
         Some(ctas) => quote!(::core::option::Option::Some(#ctas)),
         None => quote!(::core::option::Option::None),

@@ -2,19 +2,20 @@
 
 use std::collections::HashSet;
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::Item;
 
 use super::Variant;
 use crate::extent::Extent;
 use crate::model::{
-    ArgumentKind, Binding, Channel, Element, ElementType, Holds, Kernel, Order, Parameter, Receive, Route, Stage,
+    ArgumentKind, Binding, Channel, Element, ElementType, Holds, Kernel, Order, OrderKind, Parameter, Receive, Route,
+    Stage,
 };
 use crate::roles;
 
 /// The hidden module of a variant.
-pub fn module(kernel: &Kernel, variant: &Variant, varying: &[&Item]) -> TokenStream {
+pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
     let Variant { element, tile: (rows, columns), module, entry } = variant;
     let (rows, columns) = (*rows as usize, *columns as usize);
     let element = element_type(*element);
@@ -123,16 +124,13 @@ fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -
         }
     };
     let tile = quote!(|at| #name(at, #(#arguments),*));
-    if let Order::ReadyFirst(_) = stage.order {
+    if stage.order.kind == OrderKind::ReadyFirst {
         let slot = awaited_slot(kernel, stage);
         return quote!(::entwine::device::order::walk_ready_first(role, #described, #slot, #tile););
     }
     let order = match &stage.order {
-        Order::Function(function) => quote!(#function),
-        builtin => {
-            let name = Ident::new(&builtin.name().to_string(), Span::call_site());
-            quote!(::entwine::device::order::#name)
-        }
+        Order { kind: OrderKind::Function, name } => quote!(#name),
+        Order { name, .. } => quote!(::entwine::device::order::#name),
     };
     quote!(::entwine::device::walk(role, #described, #order, #tile);)
 }

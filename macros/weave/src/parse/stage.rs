@@ -6,7 +6,7 @@ use syn::{Attribute, Expr, FnArg, GenericArgument, ItemFn, Pat, PatType, ReturnT
 use super::channel::generic_type;
 use super::parameter::Parameters;
 use super::{arguments, axes, name_span, refuse_cfg};
-use crate::errors::Errors;
+use crate::errors::{Errors, one_of};
 use crate::model::{Argument, Channel, Order, Stage};
 use crate::setting::{Settings, integer, name};
 
@@ -25,7 +25,7 @@ pub fn parse(
     refuse_cfg(&function.attrs, "stage", errors);
     refuse_signature(&function.sig, errors);
     let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
-    let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or(Order::Grouped);
+    let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or_default();
     let ctas = settings.take_count("ctas", errors);
 
     let mut inputs = function.sig.inputs.iter_mut().filter_map(|input| match input {
@@ -42,22 +42,12 @@ pub fn parse(
 }
 
 fn order(written: &Expr, errors: &Errors) -> Option<Order> {
-    let Some(name) = name(written) else {
-        errors.at(
-            written,
-            "`order` is `grouped`, `row_major`, `peers_first`, `ring`, `ready_first` or a function of this module, `fn(Step<D>) -> [u32; D]`",
-        );
-        return None;
-    };
-    let name = name.clone();
-    Some(match name.to_string().as_str() {
-        "grouped" => Order::Grouped,
-        "row_major" => Order::RowMajor(name),
-        "peers_first" => Order::PeersFirst(name),
-        "ring" => Order::Ring(name),
-        "ready_first" => Order::ReadyFirst(name),
-        _ => Order::Function(name),
-    })
+    let found = name(written).map(|name| Order::from_name(name.clone()));
+    if found.is_none() {
+        let named = one_of(Order::NAMED.map(|(name, _)| name));
+        errors.at(written, format!("`order` is {named}, or a function of this module, `fn(Step<D>) -> [u32; D]`"));
+    }
+    found
 }
 
 fn refuse_signature(signature: &Signature, errors: &Errors) {
