@@ -25,6 +25,9 @@ pub trait Channel {
     const INDEX: u32;
     /// Who receives.
     const ROUTE: Route;
+    /// A slot is reused only once its receiver has finished the launch that filled it. Not needed where every
+    /// rank waits, in each launch, for those that it sends to.
+    const ACKNOWLEDGED: bool = true;
     /// A slot's coordinates, `[u32; arity]`.
     type Index: Into<SlotIndex>;
     /// What a slot holds: [`TileItem`] or [`PanelItem`].
@@ -118,7 +121,15 @@ impl<'c, C: Channel, D: Direction, R: Role> Port<'c, C, D, R> {
     #[inline(always)]
     pub fn slot(self, index: C::Index) -> Slot<'c, C::Item, D, R> {
         let SlotIndex(index, axes) = index.into();
-        let place = SlotPlace { channel: C::INDEX, arg: self.arg, index, axes, route: C::ROUTE, to: self.to };
+        let place = SlotPlace {
+            channel: C::INDEX,
+            arg: self.arg,
+            index,
+            axes,
+            route: C::ROUTE,
+            acknowledged: C::ACKNOWLEDGED,
+            to: self.to,
+        };
         Slot { role: self.role, place, holds: PhantomData }
     }
 }

@@ -46,6 +46,8 @@ pub struct SlotPlace {
     pub axes: u32,
     /// Who receives what is stored.
     pub route: Route,
+    /// It is stored to only once its receiver is done with what it held.
+    pub acknowledged: bool,
     /// The rank that is sent to, where the route names one.
     pub to: u32,
 }

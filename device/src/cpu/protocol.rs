@@ -151,7 +151,7 @@ impl Cta {
     /// Waits until the receiver of the launch before last is done with the slot.
     fn reuse(&self, slot: &SlotPlace, receiver: u32) {
         self.check_rank(slot, receiver);
-        if !self.fabric.is_broken(Break::OverwriteEarly) {
+        if slot.acknowledged && !self.fabric.is_broken(Break::OverwriteEarly) {
             let signal = self.regions().finished(self.head.rank, receiver);
             let want = Want { signal, count: self.epoch.wrapping_sub(2) };
             self.wait(&[want], self.record(FaultKind::NotAcknowledged).at_slot(slot, receiver));

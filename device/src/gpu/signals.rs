@@ -64,7 +64,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         if to >= self.cta.head.world || (slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank) {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
         }
-        if self.acknowledged.get() & (1 << to) == 0 {
+        if slot.acknowledged && self.acknowledged.get() & (1 << to) == 0 {
             let finished = self.cta.region + (offset_of!(Control, finished) + 4 * to as usize) as u64;
             let wanted = self.epoch.wrapping_sub(2);
             self.poll(finished, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));

@@ -78,11 +78,13 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
             quote!(PanelItem<#element, #rows>)
         }
     };
+    let unacknowledged = channel.unacknowledged.as_ref().map(|_| quote!(const ACKNOWLEDGED: bool = false;));
     quote! {
         pub struct #name;
         impl ::entwine::device::Channel for #name {
             const INDEX: u32 = #index;
             const ROUTE: ::entwine::device::Route = ::entwine::device::Route::#route;
+            #unacknowledged
             type Index = [u32; #arity];
             type Item = ::entwine::device::#item;
         }
