@@ -160,9 +160,9 @@ fn errors(messages: &[Value]) -> Option<String> {
     let mut seen = BTreeSet::new();
     let reported = messages.iter().map(|message| &message["message"]);
     let errors = reported.filter(|message| message["level"].as_str().is_some_and(|level| level.starts_with("error")));
-    let rendered = errors.filter_map(|message| message["rendered"].as_str());
+    let rendered = errors.filter_map(|message| message["rendered"].as_str()).map(str::trim_end);
     let first_times = rendered.filter(|text| !text.starts_with("error: aborting due to") && seen.insert(*text));
-    let text = first_times.collect::<Vec<_>>().join("\n");
+    let text = first_times.collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then_some(text)
 }
 
@@ -221,7 +221,7 @@ mod tests {
             message("error", "error[E0308]: mismatched types\n"),
             message("error", "error: aborting due to 1 previous error"),
         ];
-        assert_eq!(errors(&all).unwrap(), "error[E0308]: mismatched types\n");
+        assert_eq!(errors(&all).unwrap(), "error[E0308]: mismatched types");
         assert!(errors(&all[..1]).is_none());
     }
 
