@@ -27,7 +27,7 @@ impl fmt::Display for Error {
             Error::NoToolchain(rejected) => {
                 writeln!(f, "no compiler for the device: simulated ranks work, GPU launches will be refused.")?;
                 writeln!(f, "Install the sources of the compiler in use (`rustup component add rust-src`),")?;
-                writeln!(f, "or Debian's and Ubuntu's packages `rustc-web` and `rust-web-src`,")?;
+                writeln!(f, "or Debian's packages `rustc-web` and `rust-web-src`,")?;
                 write!(f, "or set ENTWINE_RUSTC to a rustc that has its library sources.")?;
                 rejected.iter().try_for_each(|candidate| write!(f, "\nlooked at {candidate}"))
             }

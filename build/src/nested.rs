@@ -117,8 +117,11 @@ fn write_linker(path: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(path.parent().expect("the path was joined to a folder"))?;
-    fs::write(path, LINKER)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    // Put in place whole: another crate's build may be running it.
+    let draft = path.with_extension(std::process::id().to_string());
+    fs::write(&draft, LINKER)?;
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
+    fs::rename(draft, path)
 }
 
 /// The cargo that runs this build script, in an environment without what it set for the build script.

@@ -14,7 +14,7 @@ pub fn everything() -> Result<()> {
     let outcomes = [
         ("format", run(&["fmt", "--all", "--check"])),
         ("lints", run(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
-        ("PTX", gates::check_all()),
+        ("PTX", gates::check_all(&mut cargo(&["test", "--workspace", "--no-run"]))),
         ("tests", run(&["test", "--workspace", "--no-fail-fast"])),
     ];
     let failures: Vec<_> = outcomes.into_iter().filter_map(|(check, outcome)| Some((check, outcome.err()?))).collect();

@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use entwine_build::assembler;
 
-use crate::cargo::{cargo, messages, metadata, root};
+use crate::cargo::{messages, metadata, root};
 
-/// Reports on every entry of every kernel crate.
-pub fn check_all() -> Result<()> {
+/// Reports on every entry of every kernel crate that a cargo command builds.
+pub fn check_all(build: &mut Command) -> Result<()> {
     let cubins = root().join("target/cubins");
     fs::create_dir_all(&cubins)?;
-    let crates = kernel_crates()?;
-    ensure!(!crates.is_empty(), "no crate of the workspace has PTX");
+    let crates = kernel_crates(build)?;
+    ensure!(!crates.is_empty(), "none of the crates has PTX");
     let mut faulty = 0;
     for (package, ptx) in crates {
         let report = assembler::assemble(&ptx, &cubins.join(format!("{package}.cubin"))).context(package.clone())?;
@@ -31,10 +32,9 @@ pub fn check_all() -> Result<()> {
 }
 
 /// The packages whose build scripts made PTX, and where it is.
-fn kernel_crates() -> Result<Vec<(String, PathBuf)>> {
+fn kernel_crates(build: &mut Command) -> Result<Vec<(String, PathBuf)>> {
     let metadata = metadata()?;
-    let messages = messages(cargo(&["check", "--quiet", "--workspace"]).env("ENTWINE_REQUIRE_DEVICE", "1"))?;
-    let crates = messages.into_iter().filter_map(|message| {
+    let crates = messages(build.env("ENTWINE_REQUIRE_DEVICE", "1"))?.into_iter().filter_map(|message| {
         let Message::BuildScriptExecuted(script) = message else { return None };
         let (_, path) = script.env.into_iter().find(|(name, _)| name == "ENTWINE_PTX")?;
         Some((metadata[&script.package_id].name.to_string(), path.into()))

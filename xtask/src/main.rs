@@ -35,7 +35,10 @@ fn main() -> Result<()> {
     match Chore::parse() {
         Chore::Demo { arguments } => demo(&arguments),
         Chore::Test => check::everything(),
-        Chore::Ptx => setup::assembler().and_then(|()| gates::check_all()),
+        Chore::Ptx => {
+            setup::assembler()?;
+            gates::check_all(&mut cargo::cargo(&["check", "--workspace"]))
+        }
         Chore::Bundle { directory } => bundle::make(&directory),
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::{root, succeed};
 
-/// Debian's and Ubuntu's compiler with the nvptx64 backend, and the sources of its `core`.
+/// Debian's compiler with the nvptx64 backend, and the sources of its `core`.
 const COMPILER: [&str; 2] = ["rustc-web", "rust-web-src"];
 
 /// NVIDIA's `ptxas` and `nvdisasm`, as PyPI has them; the release that the checked figures belong to.
