@@ -10,7 +10,7 @@ use crate::toolchain::PROCESSOR;
 /// What the assembler reports of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Entries and functions, in the order of the report.
+    /// Entries, and the functions beside them that cost stack, in the order of the report.
     pub functions: Vec<Usage>,
     /// Warnings, and notes that an instruction sequence was serialised or a register request ignored.
     pub warnings: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Report {
 pub struct Usage {
     /// Its symbol.
     pub name: String,
-    /// Registers of a thread.
+    /// Registers of a thread; 0 for a function, which has those of the entry that calls it.
     pub registers: u32,
     /// Bytes of a thread's stack.
     pub stack: u32,
@@ -57,6 +57,7 @@ impl Report {
                 }
             }
         }
+        report.functions.retain(|usage| usage.registers > 0 || usage.stack > 0 || usage.spills > 0);
         report
     }
 }
@@ -123,6 +124,8 @@ ptxas info    : Compiling entry function 'fast' for 'sm_90a'
 ptxas info    : Function properties for fast
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 32 registers, used 1 barriers
+ptxas info    : Function properties for report
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ";
 
     #[test]
