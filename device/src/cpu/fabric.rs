@@ -104,7 +104,6 @@ impl Watch {
 
 /// A CTA that waits for one of several signals.
 struct Parked {
-    lane: usize,
     thread: Thread,
     wants: Vec<Want>,
     watch: Option<Watch>,
@@ -324,7 +323,7 @@ impl Fabric {
         let mut deadline = None;
         loop {
             let decided = self.with(|state| {
-                state.parked.retain(|parked| parked.lane != lane);
+                state.parked.retain(|parked| !parked.thread.is_current());
                 if watch.is_some_and(Watch::aborted) {
                     return Some(Err(Abandoned));
                 }
@@ -332,7 +331,7 @@ impl Fabric {
                     state.clocks.acquire(lane, wants[first].signal);
                     return Some(Ok(first));
                 }
-                let parked = Parked { lane, thread: Thread::current(), wants: wants.into(), watch: watch.copied() };
+                let parked = Parked { thread: Thread::current(), wants: wants.into(), watch: watch.copied() };
                 if let Some(watch) = watch {
                     if deadline.is_none() && watch.all_started() {
                         deadline = Some(Instant::now() + Duration::from_nanos(watch.head.deadline_ns));

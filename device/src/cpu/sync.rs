@@ -49,6 +49,15 @@ impl Thread {
         Thread::System(std::thread::current())
     }
 
+    /// Whether it is the thread that calls.
+    pub(super) fn is_current(&self) -> bool {
+        match self {
+            Thread::System(thread) => thread.id() == std::thread::current().id(),
+            #[cfg(feature = "explore")]
+            Thread::Explored(thread) => thread.id() == shuttle::thread::current().id(),
+        }
+    }
+
     /// Lets the thread's next or present [`park`] return.
     pub(super) fn unpark(&self) {
         match self {
