@@ -69,7 +69,7 @@ pub struct MatrixArg {
 /// A rank's region holds, for each channel, two data buffers (for even and odd epochs) of
 /// `product(slots)` slots and one signal word per slot.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelArg {
     /// Slots along each axis; 1 beyond the channel's arity.
     pub slots: [u32; MAX_AXES],

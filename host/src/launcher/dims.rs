@@ -1,0 +1,125 @@
+//! The named dimensions of a launch: bound from the arguments' shapes, then held against every shape.
+
+use entwine_device::abi::MAX_DIMS;
+
+use crate::arguments::{Bound, BoundMatrix};
+use crate::error::Error;
+use crate::extent::Sizes;
+use crate::spec::{ArgumentKind, Extent, KernelSpec};
+use crate::tensor::share;
+
+/// Rows or columns of a matrix argument.
+#[derive(Clone, Copy)]
+enum Axis {
+    Rows,
+    Columns,
+}
+
+impl Axis {
+    const BOTH: [Axis; 2] = [Axis::Rows, Axis::Columns];
+
+    fn extent(self, matrix: &BoundMatrix) -> &'static Extent {
+        match (&matrix.spec.kind, self) {
+            (ArgumentKind::Matrix { rows, .. }, Axis::Rows) => rows,
+            (ArgumentKind::Matrix { columns, .. }, Axis::Columns) => columns,
+            (ArgumentKind::Scalar(_), _) => unreachable!("a scalar has no shape"),
+        }
+    }
+
+    fn sizes(self, matrix: &BoundMatrix) -> impl Iterator<Item = usize> + '_ {
+        matrix.ranks.iter().map(move |rank| match self {
+            Axis::Rows => rank.rows,
+            Axis::Columns => rank.columns,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Axis::Rows => "rows",
+            Axis::Columns => "columns",
+        }
+    }
+}
+
+/// The sizes of a kernel's named dimensions, in the order of its specification.
+///
+/// An extent that is a dimension alone binds it to what rank 0 has; one that is `x / world` binds `x` to what all
+/// ranks have together, if nothing else binds it.
+pub(crate) fn bind(kernel: &'static KernelSpec, arguments: &Bound) -> Result<[u32; MAX_DIMS], Error> {
+    let mut found = [None; MAX_DIMS];
+    for shares in [false, true] {
+        for matrix in &arguments.matrices {
+            for axis in Axis::BOTH {
+                let (dim, size) = match axis.extent(matrix) {
+                    Extent::Dim(dim) if !shares => (*dim, axis.sizes(matrix).next().unwrap_or(0)),
+                    extent if shares => match extent.share_of() {
+                        Some(dim) => (dim, axis.sizes(matrix).sum()),
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                found[dim].get_or_insert(size);
+            }
+        }
+    }
+    let mut dims = [0; MAX_DIMS];
+    for (dim, name) in kernel.dims.iter().enumerate() {
+        let refuse = |problem| Error::Launch { kernel: kernel.name, problem };
+        let size = found[dim].ok_or_else(|| {
+            refuse(format!("dimension `{name}` must be an argument's rows or columns by itself, to have a size"))
+        })?;
+        dims[dim] = u32::try_from(size)
+            .map_err(|_| refuse(format!("dimension `{name}` is {size}; a dimension must be less than 2³²")))?;
+    }
+    Ok(dims)
+}
+
+/// Holds the shape of every matrix on every rank against the signature.
+pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Sizes<'_>) -> Result<(), Error> {
+    for matrix in &arguments.matrices {
+        let refuse = |problem| Error::Argument { kernel: kernel.name, argument: matrix.spec.name, problem };
+        for axis in Axis::BOTH {
+            let extent = axis.extent(matrix);
+            for (rank, size) in axis.sizes(matrix).enumerate() {
+                let expected = match extent.share_of() {
+                    Some(dim) => share(sizes.dims[dim] as usize, sizes.world as usize, rank).1 as u64,
+                    None => extent.value(sizes),
+                };
+                if size as u64 != expected {
+                    return Err(refuse(format!(
+                        "expected {expected} {} (`{}`) on rank {rank}, found {size}; {}",
+                        axis.name(),
+                        extent.text(kernel.dims),
+                        where_from(kernel, sizes)
+                    )));
+                }
+            }
+        }
+        spare_rows(matrix, sizes.world).map_err(refuse)?;
+    }
+    Ok(())
+}
+
+fn where_from(kernel: &KernelSpec, sizes: &Sizes<'_>) -> String {
+    let dims = kernel.dims.iter().zip(sizes.dims).map(|(name, size)| format!("{name} = {size}, "));
+    format!("here {}world = {}", dims.collect::<String>(), sizes.world)
+}
+
+/// A written sharded matrix whose rows do not divide evenly needs spare rows to spill into.
+fn spare_rows(matrix: &BoundMatrix, world: u32) -> Result<(), String> {
+    if !matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, mutable: true, .. }) {
+        return Ok(());
+    }
+    for rank in &matrix.ranks {
+        let spill = rank.rows.next_multiple_of(world as usize) - rank.rows;
+        if spill > rank.spare_rows {
+            return Err(format!(
+                "{} rows do not divide evenly among {world} ranks, and a tensor in foreign memory has no spare rows to \
+                 store a part's last tile into; allocate it with this crate, or pad it to {} rows",
+                rank.rows,
+                rank.rows + spill
+            ));
+        }
+    }
+    Ok(())
+}

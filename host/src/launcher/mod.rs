@@ -1,0 +1,39 @@
+//! The host's side: worlds, tensors, and the launch of kernels.
+
+pub(crate) mod arguments;
+pub(crate) mod dims;
+pub(crate) mod element;
+pub(crate) mod error;
+pub(crate) mod extent;
+pub(crate) mod fault;
+pub(crate) mod host_memory;
+pub(crate) mod injection;
+pub(crate) mod kernel;
+pub(crate) mod launch;
+pub(crate) mod memory;
+pub(crate) mod params;
+pub(crate) mod platform;
+pub(crate) mod protocol;
+pub(crate) mod region;
+pub(crate) mod simulate;
+pub(crate) mod tensor;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod timeline;
+pub(crate) mod variant;
+pub(crate) mod world;
+
+pub use arguments::{ArgumentValue, Arguments, KernelType};
+pub use element::TensorElement;
+pub use error::Error;
+pub use fault::Fault;
+pub use injection::Injection;
+pub use kernel::Kernel;
+pub use launch::Launch;
+pub use protocol::Protocol;
+pub use tensor::{AnyTensor, RawMatrix, Tensor};
+pub use timeline::Timeline;
+pub use world::{World, WorldBuilder};
+
+/// A CUDA stream of the user's own.
+pub type Stream = std::sync::Arc<cudarc::driver::CudaStream>;

@@ -1,0 +1,115 @@
+//! What a world's ranks run on, GPUs or threads of this process: the few things that differ between them.
+
+use std::sync::Arc;
+
+use entwine_device::abi::MatrixArg;
+use entwine_device::cpu::Event;
+
+use crate::error::Error;
+use crate::spec::{ElementType, KernelSpec};
+
+/// The machines behind a world's ranks.
+pub(crate) trait Platform: Send + Sync {
+    /// The number of ranks.
+    fn ranks(&self) -> usize;
+
+    /// How many tiles a rank works on at a time: its SMs.
+    fn processors(&self) -> u32;
+
+    /// Memory of one rank, 256-byte aligned and zeroed, which every rank can reach.
+    fn allocate(&self, rank: usize, bytes: usize) -> Result<Box<dyn Memory>, Error>;
+
+    /// Memory that the host and every rank reach at any time, also during a launch, zeroed.
+    fn allocate_shared(&self, bytes: usize) -> Result<Box<dyn Memory>, Error>;
+
+    /// Memory of one rank that is not this world's to free.
+    ///
+    /// # Safety
+    /// What is read and written through the result must be memory of the rank, from `address` on.
+    unsafe fn adopt(&self, rank: usize, address: u64) -> Box<dyn Memory>;
+
+    /// The descriptors that [`MatrixArg::maps`] points at; `None` where there are none.
+    fn describe(&self, rank: usize, matrix: &MatrixArg, element: ElementType)
+    -> Result<Option<Box<dyn Memory>>, Error>;
+
+    /// Makes every variant of a kernel ready to start on every rank.
+    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error>;
+
+    /// Waits for everything that was started.
+    fn synchronize(&self) -> Result<(), Error>;
+}
+
+/// A block of memory. Offsets are in bytes.
+pub(crate) trait Memory: Send + Sync {
+    /// Its address, as the rank sees it.
+    fn address(&self) -> u64;
+
+    /// Overwrites `area` with `data`, whose rows follow each other without gaps.
+    fn write(&self, area: Area, data: &[u8]) -> Result<(), Error>;
+
+    /// Copies `area` to `data`, whose rows follow each other without gaps.
+    fn read(&self, area: Area, data: &mut [u8]) -> Result<(), Error>;
+
+    /// Repeats `pattern`, 1, 2 or 4 bytes, over `area`.
+    fn fill(&self, area: Area, pattern: &[u8]) -> Result<(), Error>;
+}
+
+/// `rows` rows of `row` bytes, `pitch` bytes from one to the next, from `offset` on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Area {
+    pub offset: usize,
+    pub pitch: usize,
+    pub row: usize,
+    pub rows: usize,
+}
+
+impl Area {
+    /// `bytes` bytes from `offset` on.
+    pub fn flat(offset: usize, bytes: usize) -> Self {
+        Area { offset, pitch: bytes, row: bytes, rows: 1 }
+    }
+
+    /// Bytes in all its rows.
+    pub fn bytes(&self) -> usize {
+        self.row * self.rows
+    }
+}
+
+/// A loaded kernel.
+pub(crate) trait Program: Send + Sync {
+    /// How many CTAs of a variant are resident at once on each rank.
+    fn resident(&self, variant: usize) -> u32;
+
+    /// Starts a variant on every rank, on each after all that was started on it before. Nothing in here
+    /// allocates, frees or blocks once the first rank has begun.
+    fn start(&self, start: Start<'_>) -> Result<Arc<dyn Run>, Error>;
+}
+
+/// What a launch hands to its ranks.
+pub(crate) struct Start<'a> {
+    /// The variant's index.
+    pub variant: usize,
+    /// Each rank's parameters, laid out as `abi::Params`.
+    pub params: Vec<Box<[u64]>>,
+    /// CTAs of each rank.
+    pub ctas: u32,
+    /// No rank begins before every rank has ended all that was started before.
+    pub fenced: bool,
+    /// The streams to start on, one per rank, if they are the user's own.
+    pub streams: Option<&'a [crate::Stream]>,
+    /// Keep a record of what happens when.
+    pub record: bool,
+}
+
+/// A started kernel.
+pub(crate) trait Run: Send + Sync {
+    /// Whether every rank has ended.
+    fn is_finished(&self) -> bool;
+
+    /// Waits until every rank has ended, and returns what was recorded. A rank that has not begun within the
+    /// world's start limit is an error, and the others are stopped.
+    fn finish(&self) -> Result<Vec<Event>, Error>;
+
+    /// Waits until every rank has ended, however long it takes.
+    fn drain(&self) -> Result<(), Error>;
+}

@@ -1,0 +1,227 @@
+//! The symmetric region: the same layout of control block, signals and slots in every rank's memory.
+
+use std::mem::{offset_of, size_of};
+use std::sync::Arc;
+
+use entwine_device::abi::{ChannelArg, Control, MAX_AXES, MAX_WORLD};
+
+use crate::error::Error;
+use crate::extent::Sizes;
+use crate::memory::Allocation;
+use crate::platform::Area;
+use crate::spec::{ChannelSpec, ElementType, ItemSpec, KernelSpec};
+use crate::world::World;
+
+/// Channels' data and signals begin at multiples of this many bytes.
+const LINE: u64 = 128;
+
+/// What a launch's channels need, and where they lie: `Control`, then the signals of all channels, then
+/// their data for even epochs, then their data for odd ones.
+///
+/// The borders between these four depend on the region alone and not on the launch, so that launches of different
+/// shapes on one region never take signals for data, nor one epoch's data for the next one's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    channels: Vec<ChannelArg>,
+    need: Capacity,
+}
+
+/// Bytes that a region has, or a layout needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Capacity {
+    signals: u64,
+    /// The data of one parity.
+    data: u64,
+}
+
+impl Layout {
+    /// The layout of a kernel's channels in a launch of these sizes, with offsets counted from where the
+    /// signals, or the data, begin.
+    pub fn of(kernel: &'static KernelSpec, element: ElementType, sizes: &Sizes<'_>) -> Result<Self, Error> {
+        let mut layout = Layout { channels: Vec::new(), need: Capacity::default() };
+        for channel in kernel.channels {
+            let refuse = || Error::Launch {
+                kernel: kernel.name,
+                problem: format!("channel `{}` has more slots, or larger ones, than can be addressed", channel.name),
+            };
+            let argument = layout.add(channel, element, sizes).ok_or_else(refuse)?;
+            layout.channels.push(argument);
+        }
+        Ok(layout)
+    }
+
+    fn add(&mut self, channel: &ChannelSpec, element: ElementType, sizes: &Sizes<'_>) -> Option<ChannelArg> {
+        let mut slots = [1; MAX_AXES];
+        let mut count: u32 = 1;
+        for (axis, extent) in channel.slots.iter().enumerate() {
+            slots[axis] = u32::try_from(extent.value(sizes)).ok()?;
+            count = count.checked_mul(slots[axis])?;
+        }
+        let (columns, slot_bytes) = channel.item.size(element, sizes)?;
+        let argument = ChannelArg {
+            slots,
+            data: self.need.data,
+            parity_stride: 0,
+            slot_bytes,
+            signals: self.need.signals,
+            columns,
+            pull: channel.pull.into(),
+        };
+        self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
+        self.need.signals += (count as u64 * size_of::<u32>() as u64).next_multiple_of(LINE);
+        Some(argument)
+    }
+}
+
+impl ItemSpec {
+    /// The columns of a slot, and its bytes: each row is padded to whole lines.
+    fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<(u32, u64)> {
+        let (ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns }) = self;
+        let columns = u32::try_from(columns.value(sizes)).ok()?;
+        let row = (columns as u64 * element.resolve(variant).size() as u64).next_multiple_of(LINE);
+        Some((columns, row.checked_mul(rows.value(sizes))?))
+    }
+}
+
+/// A kernel's region on every rank of a world.
+pub(crate) struct Region {
+    world: World,
+    ranks: Vec<Arc<Allocation>>,
+    /// On each rank, the table of all ranks' addresses.
+    tables: Vec<Arc<Allocation>>,
+    capacity: Capacity,
+}
+
+impl Region {
+    /// A region with room for `layout`, and for whatever `grown` had room for. All signals stand at `epoch`.
+    pub fn new(world: &World, layout: &Layout, grown: Option<&Region>, epoch: u32) -> Result<Self, Error> {
+        let before = grown.map_or(Capacity::default(), |region| region.capacity);
+        let capacity =
+            Capacity { signals: layout.need.signals.max(before.signals), data: layout.need.data.max(before.data) };
+        let bytes = usize::try_from(size_of::<Control>() as u64 + capacity.signals + 2 * capacity.data);
+        let bytes = bytes.expect("a region's size is less than 2⁶⁴");
+        let ranks: Vec<_> = (0..world.ranks()).map(|rank| world.allocate(rank, bytes)).collect::<Result<_, _>>()?;
+        let addresses: Vec<u64> = ranks.iter().map(|memory| memory.address()).collect();
+        let table = |rank| {
+            let memory = world.allocate(rank, size_of::<u64>() * MAX_WORLD)?;
+            memory.write(Area::flat(0, size_of::<u64>() * addresses.len()), bytemuck::cast_slice(&addresses))?;
+            Ok(memory)
+        };
+        let tables = (0..world.ranks()).map(table).collect::<Result<_, Error>>()?;
+        let region = Region { world: world.clone(), ranks, tables, capacity };
+        region.reset(epoch)?;
+        Ok(region)
+    }
+
+    /// Whether a launch with this layout fits.
+    pub fn holds(&self, layout: &Layout) -> bool {
+        layout.need.signals <= self.capacity.signals && layout.need.data <= self.capacity.data
+    }
+
+    /// The channels' places in this region.
+    pub fn channels<'l>(&self, layout: &'l Layout) -> impl Iterator<Item = ChannelArg> + use<'l> {
+        let signals = size_of::<Control>() as u64;
+        let Capacity { signals: signal_bytes, data: parity_stride } = self.capacity;
+        let data = signals + signal_bytes;
+        layout.channels.iter().map(move |channel| ChannelArg {
+            data: data + channel.data,
+            signals: signals + channel.signals,
+            parity_stride,
+            ..*channel
+        })
+    }
+
+    /// Address of a rank's table of regions.
+    pub fn table(&self, rank: usize) -> u64 {
+        self.tables[rank].address()
+    }
+
+    /// The latest epoch that any rank has finished. No launch may be in flight.
+    pub fn epoch(&self) -> Result<u32, Error> {
+        let mut latest = None;
+        for memory in &self.ranks {
+            let mut word = [0u32];
+            memory.read(word_area(offset_of!(Control, epoch)), bytemuck::cast_slice_mut(&mut word))?;
+            latest = Some(latest.map_or(word[0], |latest: u32| later(latest, word[0])));
+        }
+        Ok(latest.unwrap_or(0))
+    }
+
+    /// Every rank has finished `epoch`, every signal stands at it, and nothing is amiss. No launch may be in flight.
+    pub fn reset(&self, epoch: u32) -> Result<(), Error> {
+        for memory in &self.ranks {
+            memory.fill(Area::flat(0, size_of::<Control>()), &[0])?;
+            let set = |offset, words| memory.fill(Area::flat(offset, size_of::<u32>() * words), &epoch.to_ne_bytes());
+            set(offset_of!(Control, epoch), 1)?;
+            set(offset_of!(Control, started), self.world.ranks())?;
+            set(offset_of!(Control, finished), self.world.ranks())?;
+            set(size_of::<Control>(), self.capacity.signals as usize / size_of::<u32>())?;
+        }
+        Ok(())
+    }
+}
+
+fn word_area(offset: usize) -> Area {
+    Area::flat(offset, size_of::<u32>())
+}
+
+/// The later of two epochs, which may have wrapped between them.
+fn later(one: u32, other: u32) -> u32 {
+    if (one.wrapping_sub(other) as i32) < 0 { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SPEC;
+
+    fn layout(m: u32, n: u32) -> Layout {
+        let sizes = Sizes { dims: &[m, n], world: 2, tile: (64, 64) };
+        Layout::of(&SPEC, ElementType::F32, &sizes).unwrap()
+    }
+
+    #[test]
+    fn slots_follow_the_extents() {
+        let layout = layout(130, 70);
+        let channel = layout.channels[0];
+        assert_eq!(channel.slots, [2, 2, 2, 1]);
+        assert_eq!((channel.columns, channel.slot_bytes), (64, 64 * 64 * 4));
+        assert_eq!(layout.need, Capacity { signals: 128, data: 8 * 64 * 64 * 4 });
+    }
+
+    #[test]
+    fn borders_depend_on_the_region_alone() {
+        let world = World::simulated(2).unwrap();
+        let (small, large) = (layout(64, 64), layout(1024, 640));
+        let region = Region::new(&world, &large, None, 5).unwrap();
+        assert!(region.holds(&small));
+        let [a, b] = [&small, &large].map(|layout| region.channels(layout).next().unwrap());
+        assert_eq!((a.signals, a.data, a.parity_stride), (b.signals, b.data, b.parity_stride));
+        assert!(b.data >= b.signals + 4 * b.slots.iter().product::<u32>() as u64);
+        assert_eq!(b.data % 128, 0);
+    }
+
+    #[test]
+    fn growth_keeps_the_epoch_and_what_there_was_room_for() {
+        let world = World::simulated(2).unwrap();
+        let region = Region::new(&world, &layout(1024, 64), None, u32::MAX).unwrap();
+        assert_eq!(region.epoch().unwrap(), u32::MAX);
+        assert!(!region.holds(&layout(1024, 1024)));
+        let grown = Region::new(&world, &layout(64, 1024), Some(&region), region.epoch().unwrap()).unwrap();
+        assert!(grown.holds(&layout(1024, 64)));
+        assert_eq!(grown.epoch().unwrap(), u32::MAX);
+    }
+
+    #[test]
+    fn more_slots_than_words_can_count_are_refused() {
+        let sizes = Sizes { dims: &[u32::MAX, u32::MAX], world: 2, tile: (1, 1) };
+        let error = Layout::of(&SPEC, ElementType::F32, &sizes).unwrap_err();
+        assert!(error.to_string().contains("channel `Part` has more slots"), "{error}");
+    }
+
+    #[test]
+    fn later_epochs_are_told_across_the_wrap() {
+        assert_eq!(later(u32::MAX, 1), 1);
+        assert_eq!(later(3, 2), 3);
+    }
+}

@@ -1,0 +1,141 @@
+//! Simulated ranks: the platform whose memory is this process's and whose CTAs are threads.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use entwine_device::abi::MatrixArg;
+use entwine_device::cpu::{Event, Fabric, Launch};
+
+use crate::error::Error;
+use crate::host_memory::HostBlock;
+use crate::platform::{Memory, Platform, Program, Run, Start};
+use crate::spec::{ElementType, KernelSpec};
+
+/// Ranks that share a fabric.
+pub(crate) struct SimulatedRanks(Arc<Shared>);
+
+struct Shared {
+    ranks: usize,
+    ctas: u32,
+    fabric: Arc<Fabric>,
+    running: Mutex<Vec<Weak<Running>>>,
+}
+
+impl SimulatedRanks {
+    /// `ranks` ranks with `ctas` resident CTAs each.
+    pub fn new(ranks: usize, ctas: u32) -> Self {
+        let fabric = Fabric::new(ranks as u32);
+        SimulatedRanks(Arc::new(Shared { ranks, ctas, fabric, running: Mutex::default() }))
+    }
+}
+
+impl Shared {
+    fn synchronize(&self) {
+        let running: Vec<_> = self.running.lock().unwrap().iter().filter_map(Weak::upgrade).collect();
+        running.iter().for_each(|run| run.join());
+    }
+}
+
+impl Platform for SimulatedRanks {
+    fn ranks(&self) -> usize {
+        self.0.ranks
+    }
+
+    fn processors(&self) -> u32 {
+        self.0.ctas
+    }
+
+    fn allocate(&self, rank: usize, bytes: usize) -> Result<Box<dyn Memory>, Error> {
+        let block = HostBlock::zeroed(bytes).ok_or(Error::OutOfMemory { rank, bytes, detail: String::new() })?;
+        Ok(Box::new(block))
+    }
+
+    fn allocate_shared(&self, bytes: usize) -> Result<Box<dyn Memory>, Error> {
+        self.allocate(0, bytes)
+    }
+
+    unsafe fn adopt(&self, _rank: usize, address: u64) -> Box<dyn Memory> {
+        // SAFETY: as the caller promised.
+        Box::new(unsafe { HostBlock::foreign(address as *mut u8) })
+    }
+
+    fn describe(&self, _: usize, _: &MatrixArg, _: ElementType) -> Result<Option<Box<dyn Memory>>, Error> {
+        Ok(None)
+    }
+
+    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(SimulatedKernel { spec, ranks: self.0.clone() }))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        self.0.synchronize();
+        Ok(())
+    }
+}
+
+struct SimulatedKernel {
+    spec: &'static KernelSpec,
+    ranks: Arc<Shared>,
+}
+
+impl Program for SimulatedKernel {
+    fn resident(&self, _variant: usize) -> u32 {
+        self.ranks.ctas
+    }
+
+    fn start(&self, start: Start<'_>) -> Result<Arc<dyn Run>, Error> {
+        if start.streams.is_some() {
+            let problem = "simulated ranks have no CUDA streams; use `launch`".into();
+            return Err(Error::Launch { kernel: self.spec.name, problem });
+        }
+        if start.fenced {
+            self.ranks.synchronize();
+        }
+        let fabric = &self.ranks.fabric;
+        if start.record {
+            fabric.record_events(true);
+        }
+        let simulate = self.spec.variants[start.variant].simulate;
+        // SAFETY: the parameters are laid out for the kernel, and a flight keeps all that they point at.
+        let launch = unsafe { fabric.launch(simulate, start.params) };
+        let run = Arc::new(Running { launch: Mutex::new(Some(launch)), fabric: fabric.clone(), record: start.record });
+        let mut running = self.ranks.running.lock().unwrap();
+        running.retain(|weak| weak.strong_count() > 0);
+        running.push(Arc::downgrade(&run));
+        Ok(run)
+    }
+}
+
+struct Running {
+    launch: Mutex<Option<Launch>>,
+    fabric: Arc<Fabric>,
+    record: bool,
+}
+
+impl Running {
+    fn join(&self) {
+        let launch = &mut *self.launch.lock().unwrap();
+        if let Some(launch) = launch.take() {
+            launch.join();
+        }
+    }
+}
+
+impl Run for Running {
+    fn is_finished(&self) -> bool {
+        self.launch.try_lock().is_ok_and(|launch| launch.as_ref().is_none_or(Launch::is_finished))
+    }
+
+    fn drain(&self) -> Result<(), Error> {
+        self.join();
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<Vec<Event>, Error> {
+        self.join();
+        if !self.record {
+            return Ok(Vec::new());
+        }
+        self.fabric.record_events(false);
+        Ok(self.fabric.take_events())
+    }
+}

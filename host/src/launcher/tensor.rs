@@ -1,0 +1,348 @@
+//! Tensors: a matrix in the memory of every rank.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use entwine_device::abi::MatrixArg;
+
+use crate::element::TensorElement;
+use crate::error::Error;
+use crate::memory::Allocation;
+use crate::platform::Area;
+use crate::spec::ElementType;
+use crate::world::World;
+
+/// Row starts and tensor maps need addresses and pitches that are multiples of this many bytes.
+pub(crate) const ALIGNMENT: usize = 16;
+
+/// A row-major matrix of `T` in the memory of every rank; its height may differ from rank to rank.
+///
+/// The rows of a tensor are padded to 16 bytes, and as many spare rows as there are ranks lie behind the
+/// last one: a tile that ends beyond a rank's rows of a `Sharded` argument may be stored into them.
+pub struct Tensor<T> {
+    matrices: Matrices,
+    element: PhantomData<T>,
+}
+
+/// A tensor whatever its element type, as launches see it.
+pub struct Matrices {
+    pub(crate) world: World,
+    pub(crate) element: ElementType,
+    pub(crate) ranks: Vec<Arc<RankMatrix>>,
+}
+
+/// One rank's matrix of a tensor.
+pub struct RankMatrix {
+    element: ElementType,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Bytes from one row to the next.
+    pitch: usize,
+    /// Rows behind the last one that may be overwritten.
+    pub(crate) spare_rows: usize,
+    memory: Arc<Allocation>,
+    maps: Mutex<Vec<(u32, Option<Arc<Allocation>>)>>,
+}
+
+/// A tensor that a launch takes as an argument.
+pub trait AnyTensor: sealed::Sealed {}
+
+pub(crate) mod sealed {
+    pub trait Sealed {
+        fn matrices(&self) -> &super::Matrices;
+    }
+}
+
+impl<T: TensorElement> sealed::Sealed for Tensor<T> {
+    fn matrices(&self) -> &Matrices {
+        &self.matrices
+    }
+}
+impl<T: TensorElement> AnyTensor for Tensor<T> {}
+
+impl World {
+    /// Splits a matrix of `[rows, columns]` by rows: rank `r` gets the `⌈rows / world⌉` rows from
+    /// `r · ⌈rows / world⌉` on; the last ranks may get fewer, or none. `data` is row-major.
+    ///
+    /// # Errors
+    /// `data` is not `rows · columns` long, or memory ran out.
+    pub fn scatter<T: TensorElement>(&self, [rows, columns]: [usize; 2], data: &[T]) -> Result<Tensor<T>, Error> {
+        check_length([rows, columns], data.len())?;
+        self.tensor(|rank| {
+            let (first, count) = share(rows, self.ranks(), rank);
+            ([count, columns], Some(&data[first * columns..(first + count) * columns]))
+        })
+    }
+
+    /// The same matrix of `[rows, columns]` on every rank. `data` is row-major.
+    ///
+    /// # Errors
+    /// `data` is not `rows · columns` long, or memory ran out.
+    pub fn replicate<T: TensorElement>(&self, shape: [usize; 2], data: &[T]) -> Result<Tensor<T>, Error> {
+        check_length(shape, data.len())?;
+        self.tensor(|_| (shape, Some(data)))
+    }
+
+    /// On each rank the matrix that `matrix` makes for it: its `[rows, columns]` and row-major elements.
+    /// The ranks' columns must agree.
+    ///
+    /// # Errors
+    /// A rank's elements are not `rows · columns` many, columns differ, or memory ran out.
+    pub fn per_rank<T: TensorElement>(
+        &self,
+        matrix: impl FnMut(usize) -> ([usize; 2], Vec<T>),
+    ) -> Result<Tensor<T>, Error> {
+        let matrices: Vec<_> = (0..self.ranks()).map(matrix).collect();
+        for (rank, (shape, data)) in matrices.iter().enumerate() {
+            check_length(*shape, data.len())?;
+            if shape[1] != matrices[0].0[1] {
+                return Err(Error::Tensor(format!(
+                    "a tensor has as many columns on every rank: {} on rank 0, but {} on rank {rank}",
+                    matrices[0].0[1], shape[1]
+                )));
+            }
+        }
+        self.tensor(|rank| (matrices[rank].0, Some(&matrices[rank].1)))
+    }
+
+    /// Zeros, `[rows, columns]` of them on each rank.
+    ///
+    /// # Errors
+    /// Memory ran out.
+    pub fn zeros<T: TensorElement>(&self, shape: [usize; 2]) -> Result<Tensor<T>, Error> {
+        self.tensor(|_| (shape, None))
+    }
+
+    /// Zeros, `[rows, columns]` of them in all, split by rows like [`World::scatter`] does.
+    ///
+    /// # Errors
+    /// Memory ran out.
+    pub fn zeros_scattered<T: TensorElement>(&self, [rows, columns]: [usize; 2]) -> Result<Tensor<T>, Error> {
+        self.tensor(|rank| ([share(rows, self.ranks(), rank).1, columns], None))
+    }
+
+    /// `value`, `[rows, columns]` times on each rank.
+    ///
+    /// # Errors
+    /// Memory ran out.
+    pub fn filled<T: TensorElement>(&self, shape: [usize; 2], value: T) -> Result<Tensor<T>, Error> {
+        let mut tensor = self.zeros(shape)?;
+        tensor.fill(value)?;
+        Ok(tensor)
+    }
+
+    fn tensor<'d, T: TensorElement>(
+        &self,
+        mut matrix: impl FnMut(usize) -> ([usize; 2], Option<&'d [T]>),
+    ) -> Result<Tensor<T>, Error> {
+        let ranks = (0..self.ranks()).map(|rank| {
+            let (shape, data) = matrix(rank);
+            let matrix = RankMatrix::allocate(self, rank, shape, T::TYPE)?;
+            if let Some(data) = data {
+                matrix.memory.write(matrix.area(), bytemuck::cast_slice(data))?;
+            }
+            Ok(Arc::new(matrix))
+        });
+        let matrices = Matrices { world: self.clone(), element: T::TYPE, ranks: ranks.collect::<Result<_, Error>>()? };
+        Ok(Tensor { matrices, element: PhantomData })
+    }
+}
+
+/// Where a matrix lies that this crate did not allocate: a tensor of another library, say.
+#[derive(Debug, Clone, Copy)]
+pub struct RawMatrix {
+    /// Device address of the first element, a multiple of 16.
+    pub address: u64,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Bytes from one row to the next, a multiple of 16.
+    pub pitch: usize,
+}
+
+impl<T: TensorElement> Tensor<T> {
+    /// A tensor in memory that is not this crate's: one matrix for each rank, in their order. It has no spare
+    /// rows, so a launch takes it for a written `Sharded` argument only if its rows divide evenly.
+    ///
+    /// # Safety
+    /// Each matrix must lie wholly in memory of its rank's GPU (of this process, for a simulated rank) that stays
+    /// allocated, and that nothing else accesses while a launch or this tensor does, until the tensor is dropped
+    /// and every launch that it was passed to has ended.
+    ///
+    /// # Errors
+    /// Not one matrix for each rank, an address or a pitch that is not a multiple of 16, rows longer than the
+    /// pitch, or columns that differ between ranks.
+    pub unsafe fn from_raw(world: &World, matrices: &[RawMatrix]) -> Result<Self, Error> {
+        if matrices.len() != world.ranks() {
+            return Err(Error::Tensor(format!(
+                "a tensor needs one matrix for each of the {} ranks, not {}",
+                world.ranks(),
+                matrices.len()
+            )));
+        }
+        let mut ranks = Vec::new();
+        for (rank, raw) in matrices.iter().enumerate() {
+            raw.check(T::TYPE, matrices[0].columns)
+                .map_err(|problem| Error::Tensor(format!("the matrix of rank {rank}: {problem}")))?;
+            let bytes = raw.pitch * raw.rows;
+            // SAFETY: the caller vouches for the matrix, and nothing beyond its last row's columns is accessed.
+            let memory = unsafe { world.platform().adopt(rank, raw.address) };
+            ranks.push(Arc::new(RankMatrix {
+                element: T::TYPE,
+                rows: raw.rows,
+                columns: raw.columns,
+                pitch: raw.pitch,
+                spare_rows: 0,
+                memory: Arc::new(Allocation::plain(memory, bytes)),
+                maps: Mutex::default(),
+            }));
+        }
+        let matrices = Matrices { world: world.clone(), element: T::TYPE, ranks };
+        Ok(Tensor { matrices, element: PhantomData })
+    }
+
+    /// The world whose ranks hold it.
+    pub fn world(&self) -> &World {
+        &self.matrices.world
+    }
+
+    /// A rank's `[rows, columns]`.
+    pub fn shape(&self, rank: usize) -> [usize; 2] {
+        let matrix = &self.matrices.ranks[rank];
+        [matrix.rows, matrix.columns]
+    }
+
+    /// A rank's elements, row-major. Waits for the launches in flight.
+    ///
+    /// # Errors
+    /// The machine failed. A launch's fault is reported by [`Launch::wait`](crate::Launch::wait) alone.
+    pub fn to_vec(&self, rank: usize) -> Result<Vec<T>, Error> {
+        self.world().synchronize()?;
+        let matrix = &self.matrices.ranks[rank];
+        let mut data = vec![T::zeroed(); matrix.rows * matrix.columns];
+        matrix.memory.read(matrix.area(), bytemuck::cast_slice_mut(&mut data))?;
+        Ok(data)
+    }
+
+    /// All ranks' elements, row-major, rank after rank. Waits for the launches in flight.
+    ///
+    /// # Errors
+    /// See [`Tensor::to_vec`].
+    pub fn gather(&self) -> Result<Vec<T>, Error> {
+        let ranks = (0..self.world().ranks()).map(|rank| self.to_vec(rank));
+        Ok(ranks.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// Overwrites every element on every rank with `value`. Waits for the launches in flight.
+    ///
+    /// # Errors
+    /// The machine failed.
+    pub fn fill(&mut self, value: T) -> Result<(), Error> {
+        self.world().synchronize()?;
+        for matrix in &self.matrices.ranks {
+            matrix.memory.fill(matrix.area(), bytemuck::bytes_of(&value))?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites a rank's elements, row-major. Waits for the launches in flight.
+    ///
+    /// # Errors
+    /// `data` is not `rows · columns` long, or the machine failed.
+    pub fn write(&mut self, rank: usize, data: &[T]) -> Result<(), Error> {
+        check_length(self.shape(rank), data.len())?;
+        self.world().synchronize()?;
+        let matrix = &self.matrices.ranks[rank];
+        matrix.memory.write(matrix.area(), bytemuck::cast_slice(data))
+    }
+}
+
+impl<T: TensorElement> fmt::Debug for Tensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shapes: Vec<_> = (0..self.world().ranks()).map(|rank| self.shape(rank)).collect();
+        f.debug_struct("Tensor").field("element", &T::TYPE).field("shapes", &shapes).finish_non_exhaustive()
+    }
+}
+
+impl RankMatrix {
+    fn allocate(world: &World, rank: usize, [rows, columns]: [usize; 2], element: ElementType) -> Result<Self, Error> {
+        if rows.max(columns) > i32::MAX as usize {
+            return Err(Error::Tensor(format!(
+                "a matrix has at most 2³¹ − 1 rows and columns, not {rows} × {columns}"
+            )));
+        }
+        let pitch = (columns * element.size()).next_multiple_of(ALIGNMENT);
+        let spare_rows = world.ranks();
+        let bytes = ((rows + spare_rows) * pitch).max(ALIGNMENT);
+        let memory = world.allocate(rank, bytes)?;
+        Ok(RankMatrix { element, rows, columns, pitch, spare_rows, memory, maps: Mutex::default() })
+    }
+
+    /// What a kernel is told of this matrix when its rows are seen in `parts` parts. Prepares the
+    /// descriptors on first use; they live as long as the matrix.
+    pub(crate) fn argument(&self, world: &World, rank: usize, parts: u32) -> Result<MatrixArg, Error> {
+        let rows = self.rows as u32;
+        let mut argument = MatrixArg {
+            data: self.memory.address(),
+            pitch: self.pitch as u64,
+            maps: 0,
+            rows,
+            columns: self.columns as u32,
+            part_rows: rows.div_ceil(parts),
+            parts,
+        };
+        let mut maps = self.maps.lock().unwrap();
+        let known = maps.iter().position(|(of, _)| *of == parts);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let memory = world.describe(rank, &argument, self.element)?;
+                maps.push((parts, memory.map(|memory| Arc::new(Allocation::plain(memory, 0)))));
+                maps.len() - 1
+            }
+        };
+        argument.maps = maps[index].1.as_ref().map_or(0, |memory| memory.address());
+        Ok(argument)
+    }
+
+    fn area(&self) -> Area {
+        let row = self.columns * self.element.size();
+        Area { offset: 0, pitch: self.pitch, row, rows: if row == 0 { 0 } else { self.rows } }
+    }
+}
+
+impl RawMatrix {
+    fn check(&self, element: ElementType, columns: usize) -> Result<(), String> {
+        let RawMatrix { address, pitch, .. } = *self;
+        let row = self.columns * element.size();
+        if !address.is_multiple_of(ALIGNMENT as u64) {
+            return Err(format!("its address must be a multiple of {ALIGNMENT}, and {address:#x} is not"));
+        }
+        if !pitch.is_multiple_of(ALIGNMENT) {
+            return Err(format!("its pitch must be a multiple of {ALIGNMENT} bytes, and {pitch} is not; copy it"));
+        }
+        if pitch < row {
+            return Err(format!("its pitch of {pitch} bytes is less than a row's {row}"));
+        }
+        if self.columns != columns {
+            return Err(format!("it has {} columns, but rank 0's has {columns}", self.columns));
+        }
+        Ok(())
+    }
+}
+
+/// The first row and the number of rows that a rank owns of `rows` rows split evenly.
+pub(crate) fn share(rows: usize, ranks: usize, rank: usize) -> (usize, usize) {
+    let each = rows.div_ceil(ranks);
+    let first = (rank * each).min(rows);
+    (first, each.min(rows - first))
+}
+
+fn check_length([rows, columns]: [usize; 2], length: usize) -> Result<(), Error> {
+    if rows.checked_mul(columns) != Some(length) {
+        return Err(Error::Tensor(format!("{rows} × {columns} elements are expected, and {length} were given")));
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! What tile functions are written with: `use entwine::prelude::*;`.
+
+pub use entwine_device::order::{Step, peers_first, ring, row_major};
+pub use entwine_device::{
+    At, Element, Incoming, MatmulElement, Matrix, Panel, Rows, Shard, Sharded, Tile, bf16, f16, matmul, tiles,
+};

@@ -1,0 +1,270 @@
+//! Whole launches on simulated ranks: results, reuse, refusals, faults.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Args, ReduceScatter};
+use entwine::device::abi::FaultKind;
+use entwine::{Error, Injection, Kernel, RawMatrix, Tensor, World};
+
+/// Small whole numbers, so that sums are exact in any order; every rank and element has another one.
+fn value(round: usize, rank: usize, index: usize) -> f32 {
+    ((round * 31 + rank * 7 + index * 3) % 1024) as f32
+}
+
+fn input(world: &World, round: usize, [m, n]: [usize; 2]) -> Tensor<f32> {
+    world.per_rank(|rank| ([m, n], (0..m * n).map(|index| value(round, rank, index)).collect())).unwrap()
+}
+
+fn expected(world: &World, round: usize, [m, n]: [usize; 2]) -> Vec<f32> {
+    (0..m * n).map(|index| (0..world.ranks()).map(|rank| value(round, rank, index)).sum()).collect()
+}
+
+fn output(world: &World, shape: [usize; 2]) -> Tensor<f32> {
+    let mut tensor = world.zeros_scattered(shape).unwrap();
+    tensor.fill(f32::NAN).unwrap();
+    tensor
+}
+
+fn launch_and_check(kernel: &Kernel<ReduceScatter>, world: &World, round: usize, shape: [usize; 2]) {
+    let a = input(world, round, shape);
+    let mut c = output(world, shape);
+    kernel.launch(Args { a: &a, c: &mut c }).unwrap().wait().unwrap();
+    assert_eq!(c.gather().unwrap(), expected(world, round, shape), "round {round}, shape {shape:?}");
+}
+
+#[test]
+fn shapes_alternate_on_one_kernel() {
+    let world = World::builder().simulated(3).guards().build().unwrap();
+    let kernel = Kernel::load(&world).unwrap();
+    let shapes = [[384, 128], [1, 1], [1000, 70], [0, 64], [384, 128], [2, 300], [127, 0], [129, 64]];
+    for (round, shape) in shapes.into_iter().cycle().take(24).enumerate() {
+        launch_and_check(&kernel, &world, round, shape);
+    }
+    assert!(world.guards_intact().unwrap());
+}
+
+#[test]
+fn launches_overlap_in_flight() {
+    let world = World::simulated(4).unwrap();
+    let kernel = Kernel::load(&world).unwrap();
+    let shape = [512, 128];
+    let rounds: Vec<_> = (0..12)
+        .map(|round| {
+            let a = input(&world, round, shape);
+            let mut c = output(&world, shape);
+            let launch = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+            (c, launch)
+        })
+        .collect();
+    for (round, (c, launch)) in rounds.into_iter().enumerate() {
+        launch.wait().unwrap();
+        assert_eq!(c.gather().unwrap(), expected(&world, round, shape));
+    }
+}
+
+#[test]
+fn epochs_wrap() {
+    let world = World::builder().simulated(3).first_epoch(u32::MAX - 2).build().unwrap();
+    let kernel = Kernel::load(&world).unwrap();
+    (0..8).for_each(|round| launch_and_check(&kernel, &world, round, [192, 64]));
+    let world = World::builder().simulated(3).first_epoch((1 << 31) - 2).build().unwrap();
+    let kernel = Kernel::load(&world).unwrap();
+    (0..8).for_each(|round| launch_and_check(&kernel, &world, round, [192, 64]));
+}
+
+#[test]
+fn dropping_mid_flight_is_sound() {
+    let world = World::simulated(2).unwrap();
+    for round in 0..8 {
+        let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+        let a = input(&world, round, [256, 256]);
+        let mut c = output(&world, [256, 256]);
+        let launch = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+        drop((a, c));
+        match round % 3 {
+            0 => drop((kernel, launch)),
+            1 => drop((launch, kernel)),
+            _ => {
+                drop(kernel);
+                launch.wait().unwrap();
+            }
+        }
+    }
+    drop(world);
+}
+
+#[test]
+fn reading_a_tensor_waits_for_its_launch() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let a = input(&world, 0, [256, 128]);
+    let mut c = output(&world, [256, 128]);
+    let launch = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, [256, 128]));
+    assert!(launch.is_finished());
+    launch.wait().unwrap();
+}
+
+fn with_dropped_signal(world: &World) -> Kernel<ReduceScatter> {
+    let kernel = Kernel::<ReduceScatter>::load(world).unwrap().with_deadline(Duration::from_millis(200));
+    kernel.inject(Injection::DropSignal { rank: 1, channel: "Part", slot: &[1, 0, 1] }).unwrap();
+    kernel
+}
+
+#[test]
+fn a_missing_signal_is_named_and_the_next_launch_works() {
+    let world = World::simulated(2).unwrap();
+    let kernel = with_dropped_signal(&world);
+    let a = input(&world, 0, [256, 128]);
+    let mut c = output(&world, [256, 128]);
+    let error = kernel.launch(Args { a: &a, c: &mut c }).unwrap().wait().unwrap_err();
+    let Error::Fault(fault) = error else { panic!("{error}") };
+    assert_eq!(fault.kind, FaultKind::MissingSignal);
+    assert_eq!((fault.kernel, fault.rank, fault.stage), ("reduce_scatter", 0, Some("reduce")));
+    assert_eq!(fault.tile, [0, 0, 1]);
+    assert_eq!((fault.channel, &*fault.slot, fault.peer), (Some("Part"), &[1, 0, 1][..], Some(1)));
+    assert_eq!((fault.expected, fault.seen), (1, 0));
+    (1..4).for_each(|round| launch_and_check(&kernel, &world, round, [256, 128]));
+}
+
+#[test]
+fn a_fault_nobody_waited_for_is_told_by_the_next_launch() {
+    let world = World::simulated(2).unwrap();
+    let kernel = with_dropped_signal(&world);
+    let a = input(&world, 0, [256, 128]);
+    let mut c = output(&world, [256, 128]);
+    drop(kernel.launch(Args { a: &a, c: &mut c }).unwrap());
+    world.synchronize().unwrap();
+    let error = kernel.launch(Args { a: &a, c: &mut c }).unwrap_err();
+    assert!(matches!(error, Error::Fault(_)), "{error}");
+    launch_and_check(&kernel, &world, 1, [256, 128]);
+}
+
+/// Whether the first launch fails depends on whether the second one's signal for the slot comes early enough to stand in
+/// for the missing one; the second fails with it if it was started before.
+#[test]
+fn launches_around_a_fault_never_succeed_with_wrong_results() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap().with_deadline(Duration::from_millis(200));
+    for round in 0..16 {
+        let rank = round % 2;
+        kernel.inject(Injection::DropSignal { rank, channel: "Part", slot: &[rank as u32, 0, 1] }).unwrap();
+        let a = input(&world, round, [256, 128]);
+        let (mut before, mut behind) = (output(&world, [256, 128]), output(&world, [256, 128]));
+        let first = kernel.launch(Args { a: &a, c: &mut before }).unwrap();
+        let second = kernel.launch(Args { a: &a, c: &mut behind }).unwrap();
+        for (launch, c) in [(second, behind), (first, before)] {
+            match launch.wait() {
+                Ok(()) => assert_eq!(c.gather().unwrap(), expected(&world, round, [256, 128])),
+                Err(error) => assert!(matches!(error, Error::Fault(_)), "{error}"),
+            }
+        }
+    }
+    launch_and_check(&kernel, &world, 1, [256, 128]);
+}
+
+#[test]
+fn other_kernels_go_on_after_a_fault() {
+    let world = World::simulated(2).unwrap();
+    let (kernel, other) = (with_dropped_signal(&world), Kernel::load(&world).unwrap());
+    let a = input(&world, 0, [256, 128]);
+    let mut c = output(&world, [256, 128]);
+    let faulty = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+    launch_and_check(&other, &world, 1, [128, 128]);
+    assert!(faulty.wait().is_err());
+}
+
+fn refusal(world: &World, a: &Tensor<f32>, c: &mut Tensor<f32>) -> String {
+    Kernel::<ReduceScatter>::load(world).unwrap().launch(Args { a, c }).unwrap_err().to_string()
+}
+
+#[test]
+fn wrong_arguments_are_refused_by_name() {
+    let world = World::simulated(2).unwrap();
+    let other = World::simulated(2).unwrap();
+    let a = input(&world, 0, [256, 128]);
+    assert_eq!(
+        refusal(&world, &a, &mut output(&world, [250, 128])),
+        "kernel `reduce_scatter`, argument `c`: expected 128 rows (`m / world`) on rank 0, found 125; here m = 256, n = \
+         128, world = 2"
+    );
+    assert_eq!(
+        refusal(&world, &a, &mut output(&world, [256, 64])),
+        "kernel `reduce_scatter`, argument `c`: expected 128 columns (`n`) on rank 0, found 64; here m = 256, n = 128, \
+         world = 2"
+    );
+    assert_eq!(
+        refusal(&world, &a, &mut output(&other, [256, 128])),
+        "kernel `reduce_scatter`, argument `c`: the tensor belongs to another world than the kernel was loaded for"
+    );
+    let uneven = world.per_rank(|rank| ([256 + rank, 128], vec![0.0; (256 + rank) * 128])).unwrap();
+    assert_eq!(
+        refusal(&world, &uneven, &mut output(&world, [256, 128])),
+        "kernel `reduce_scatter`, argument `a`: expected 256 rows (`m`) on rank 1, found 257; here m = 256, n = 128, \
+         world = 2"
+    );
+}
+
+#[test]
+fn what_was_not_compiled_cannot_be_pinned() {
+    let world = World::simulated(2).unwrap();
+    let error = Kernel::<ReduceScatter>::load(&world).unwrap().with_tile((128, 256)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `reduce_scatter` was not compiled for a tile of 128×256; there is: f32 64×64"
+    );
+}
+
+#[test]
+fn injections_are_checked() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let refused = |rank, channel, slot| kernel.inject(Injection::DropSignal { rank, channel, slot }).unwrap_err();
+    assert!(refused(2, "Part", &[0, 0, 0]).to_string().ends_with("there are 2 ranks"));
+    assert!(refused(0, "Parts", &[0, 0, 0]).to_string().ends_with("there is no channel `Parts`; there is: Part"));
+    assert!(refused(0, "Part", &[0]).to_string().ends_with("has 3 coordinates, not 1"));
+}
+
+#[test]
+fn foreign_memory_is_checked_and_used() {
+    let world = World::simulated(2).unwrap();
+    let [m, n] = [128, 60];
+    let mut memory = vec![[0.0f32; 64]; 2 * m];
+    for rank in 0..2 {
+        for index in 0..m * n {
+            memory[rank * m + index / n][index % n] = value(5, rank, index);
+        }
+    }
+    let base = memory.as_mut_ptr() as u64;
+    let base = base.next_multiple_of(16);
+    assert_eq!(base, memory.as_ptr() as u64, "a vector of this size is aligned well enough");
+    let raw = |rank: usize, pitch| RawMatrix { address: base + (rank * m * 256) as u64, rows: m, columns: n, pitch };
+    let tensor = |pitch| unsafe { Tensor::<f32>::from_raw(&world, &[raw(0, pitch), raw(1, pitch)]) };
+    let problem = tensor(248).unwrap_err().to_string();
+    assert_eq!(problem, "the matrix of rank 0: its pitch must be a multiple of 16 bytes, and 248 is not; copy it");
+    assert!(tensor(224).unwrap_err().to_string().contains("less than a row's 240"));
+
+    let a = tensor(256).unwrap();
+    let mut c = output(&world, [m, n]);
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    kernel.launch(Args { a: &a, c: &mut c }).unwrap().wait().unwrap();
+    assert_eq!(c.gather().unwrap(), expected(&world, 5, [m, n]));
+}
+
+#[test]
+fn a_launch_can_be_recorded() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let a = input(&world, 0, [512, 256]);
+    let mut c = output(&world, [512, 256]);
+    let timeline = kernel.record(Args { a: &a, c: &mut c }).unwrap();
+    let tiles = 4 * 4;
+    for rank in 0..2 {
+        let (sent, overlapped) = timeline.sends(rank);
+        assert_eq!(sent, tiles);
+        assert!(overlapped > tiles / 2, "peers come first: {timeline}");
+    }
+    assert_eq!(timeline.to_string().matches("CTA").count(), 4);
+}
