@@ -12,7 +12,7 @@
 //! * `lib.rs` starts with `#![no_std]`, or with `#![cfg_attr(target_arch = "nvptx64", no_std)]` if the host
 //!   side uses `std`;
 //! * modules for the host alone are gated by `#[cfg(not(target_arch = "nvptx64"))]`;
-//! * dependencies for the host alone, other kernel crates among them, stand in the manifest under
+//! * dependencies for the host alone stand in the manifest under
 //!   `[target.'cfg(not(target_arch = "nvptx64"))'.dependencies]`;
 //! * it depends on `entwine`, which brings the panic handler of the device side.
 //!
@@ -43,7 +43,7 @@ use std::process;
 
 use error::Error;
 use nested::Package;
-use toolchain::Search;
+use toolchain::{Search, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
@@ -58,17 +58,12 @@ pub fn compile() {
     println!("cargo::rerun-if-env-changed=ENTWINE_RUSTC");
     println!("cargo::rerun-if-env-changed=ENTWINE_REQUIRE_DEVICE");
     let search = Search::from_environment();
-    let outcome = match search.first_fit() {
-        Ok(toolchain) => compile_with(&toolchain),
-        Err(rejected) => {
-            search.watched().iter().for_each(|path| watch(path));
-            Err(Error::NoToolchain(rejected))
-        }
-    };
+    let outcome = search.first_fit().map_err(Error::NoToolchain).and_then(|toolchain| compile_with(&toolchain));
     match outcome {
         Ok(()) => {}
         Err(error @ Error::NoToolchain(_)) if !required() => {
             error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
+            search.watched().iter().for_each(|path| watch(path));
             watch(&Package::from_environment().manifest);
         }
         Err(error) => {
@@ -87,7 +82,7 @@ pub fn device_compiler() -> Result<PathBuf, impl std::error::Error> {
     Search::from_environment().first_fit().map(|toolchain| toolchain.rustc).map_err(Error::NoToolchain)
 }
 
-fn compile_with(toolchain: &toolchain::Toolchain) -> Result<(), Error> {
+fn compile_with(toolchain: &Toolchain) -> Result<(), Error> {
     let package = Package::from_environment();
     let output = nested::compile(toolchain, &package)?;
     output.sources.iter().for_each(|path| watch(path));
