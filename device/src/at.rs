@@ -2,6 +2,7 @@
 
 use core::ops::Index;
 
+use crate::abi::Head;
 use crate::role::Role;
 
 /// The tile that a tile function computes, in its stage's grid of `D` axes, and the rank it runs on.
@@ -34,6 +35,13 @@ impl<'c, const D: usize, R: Role> At<'c, D, R> {
     #[inline(always)]
     pub fn world(&self) -> u32 {
         self.role.head().world
+    }
+
+    /// All ranks but this one, in order.
+    #[inline(always)]
+    pub fn peers(&self) -> impl Iterator<Item = u32> + use<D, R> {
+        let Head { rank, world, .. } = *self.role.head();
+        (0..rank).chain(rank + 1..world)
     }
 }
 

@@ -6,7 +6,7 @@
 //! role [`Whole`](cpu::Whole), which does all of it (`cpu/`). The handles (`tile`, `matrix`, `channel`)
 //! hold no behaviour of their own, so both mean the same by construction.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 #[cfg(not(target_arch = "nvptx64"))]
