@@ -135,6 +135,11 @@ scalars! {
     bool: |value| value as u64, |word| word as u8 != 0;
 }
 
+impl<const MATRICES: usize, const CHANNELS: usize, const SCALARS: usize> Params<MATRICES, CHANNELS, SCALARS> {
+    /// The number of channels.
+    pub const CHANNELS: usize = CHANNELS;
+}
+
 /// The control block at offset 0 of every rank's symmetric region.
 #[repr(C, align(128))]
 #[derive(Debug)]

@@ -57,10 +57,15 @@ pub trait MatmulElement: Element {
     /// The two values of a packed word, the low half first.
     fn unpack(word: u32) -> (f32, f32);
 
-    /// One `wgmma` step of 16 along K: `accumulator += A·Bᵀ`, A and B in shared memory at these descriptors.
+    /// A `wgmma` step of 16 along K: `A·Bᵀ`, A and B in shared memory at these descriptors.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
-    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64);
+    unsafe fn wgmma<A: Accumulator>(a: u64, b: u64) -> A;
+
+    /// A `wgmma` step of 16 along K: `accumulator += A·Bᵀ`.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn wgmma_add<A: Accumulator>(accumulator: &mut A, a: u64, b: u64);
 }
 
 impl Element for f32 {
@@ -177,8 +182,13 @@ impl MatmulElement for bf16 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
-        unsafe { accumulator.wgmma_bf16(a, b) }
+    unsafe fn wgmma<A: Accumulator>(a: u64, b: u64) -> A {
+        unsafe { A::wgmma_bf16(a, b) }
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn wgmma_add<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+        unsafe { accumulator.wgmma_add_bf16(a, b) }
     }
 }
 
@@ -199,7 +209,12 @@ impl MatmulElement for f16 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn wgmma<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
-        unsafe { accumulator.wgmma_f16(a, b) }
+    unsafe fn wgmma<A: Accumulator>(a: u64, b: u64) -> A {
+        unsafe { A::wgmma_f16(a, b) }
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn wgmma_add<A: Accumulator>(accumulator: &mut A, a: u64, b: u64) {
+        unsafe { accumulator.wgmma_add_f16(a, b) }
     }
 }

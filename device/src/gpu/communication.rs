@@ -37,7 +37,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     #[inline(always)]
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
         let signals = Signals::new(cta);
-        if block_idx_x() == 0 {
+        if C::COMMUNICATES && block_idx_x() == 0 {
             signals.announce();
         }
         Communication {

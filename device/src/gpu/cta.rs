@@ -18,6 +18,8 @@ pub trait Config {
     const COLUMNS: usize;
     /// Bytes of an element of a staged tile.
     const ELEMENT: u32;
+    /// Whether the kernel has channels. One without takes no part in the protocol between ranks.
+    const COMMUNICATES: bool;
 
     /// Slots of the ring.
     const RING_DEPTH: u32 = layout::ring_depth(Self::ROWS, Self::COLUMNS, Self::ELEMENT);
@@ -37,6 +39,8 @@ const MANY_REGISTERS: u32 = 216;
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
 const COMMUNICATING_THREAD: u32 = 32;
+/// Not the loader, which has the longest way to its first load.
+const PREPARING_THREAD: u32 = 64;
 
 /// Choices of `ready_first` that may be under way between the roles.
 pub(super) const CHOICES: u32 = 2;
@@ -96,9 +100,11 @@ impl<'p, C: Config> Cta<'p, C> {
                     mbarrier_init(cta.chosen(choice), 1);
                     mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
                 }
-                fault::prepare(cta.shared, head, region);
             }
             fence_mbarrier_init();
+        }
+        if cta.thread == PREPARING_THREAD {
+            unsafe { fault::prepare(cta.shared, head, region) };
         }
         unsafe { sync_threads() };
         cta
@@ -150,7 +156,7 @@ impl<'p, C: Config> Cta<'p, C> {
     pub unsafe fn leave(&self) {
         unsafe {
             sync_threads();
-            if self.thread != 0 {
+            if !C::COMMUNICATES || self.thread != 0 {
                 return;
             }
             let left = self.region + offset_of!(Control, left) as u64;

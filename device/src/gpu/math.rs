@@ -4,7 +4,6 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::fault::MATH;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
@@ -60,6 +59,32 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     #[inline(always)]
     fn first_row(&self) -> u32 {
         self.warpgroup * 64 + self.warp * 16
+    }
+
+    /// Descriptors of this warpgroup's rows of A and of B in a ring slot, once it is full.
+    #[inline(always)]
+    fn operands<const M: usize>(&self, cursor: Cursor) -> (u64, u64) {
+        self.cta.wait_together(self.cta.full(cursor.slot), cursor.parity);
+        let slot = self.cta.ring(cursor.slot);
+        (descriptor(slot + self.warpgroup * 64 * ROW), descriptor(slot + M as u32 * ROW))
+    }
+
+    /// Multiplies what a chunk has beyond its first 16 columns. 16 columns of 2 bytes are two of a descriptor's
+    /// units of 16 bytes.
+    #[inline(always)]
+    unsafe fn finish_chunk<E: MatmulElement, A: Accumulator>(&self, product: &mut A, a: u64, b: u64) {
+        for step in 1..(ROW / 32) as u64 {
+            unsafe { E::wgmma_add(product, a + 2 * step, b + 2 * step) };
+        }
+        unsafe { wgmma_commit() };
+    }
+
+    /// Gives a ring slot back to the loader.
+    #[inline(always)]
+    fn free(&self, slot: u32) {
+        if self.leads() {
+            unsafe { mbarrier_arrive(self.cta.empty(slot)) };
+        }
     }
 
     /// Waits until the staging buffer is this side's.
@@ -143,12 +168,10 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         block_idx_x()
     }
 
+    /// A note would cost these warps the computation of coordinates that they mostly don't need: a panic of
+    /// theirs is reported at the tile that the communication thread is at.
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
-        if self.leads() && self.warpgroup == 0 {
-            self.cta.note(MATH, stage, tile);
-        }
-    }
+    fn begin(&self, _: u32, _: [u32; MAX_AXES]) {}
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
@@ -167,39 +190,33 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     where
         Shape<M, N>: TileShape,
     {
-        let mut product = f32::zeros::<Shape<M, N>>();
         let chunks = tiles(a.columns(), ROW / E::SIZE);
+        if chunks == 0 {
+            return f32::zeros::<Shape<M, N>>();
+        }
         let mut cursor = self.ring.get();
-        let mut previous = 0;
-        for chunk in 0..chunks {
-            self.cta.wait_together(self.cta.full(cursor.slot), cursor.parity);
-            let slot = self.cta.ring(cursor.slot);
-            let a = descriptor(slot + self.warpgroup * 64 * ROW);
-            let b = descriptor(slot + M as u32 * ROW);
+        let (a, b) = self.operands::<M>(cursor);
+        let mut product = unsafe {
+            wgmma_fence();
+            let mut product = E::wgmma(a, b);
+            self.finish_chunk::<E, _>(&mut product, a, b);
+            product
+        };
+        for _ in 1..chunks {
+            let previous = cursor.slot;
+            cursor = cursor.next(C::RING_DEPTH);
+            let (a, b) = self.operands::<M>(cursor);
             unsafe {
                 wgmma_fence();
-                // 16 columns of 2 bytes are two of a descriptor's units of 16 bytes.
-                for step in 0..4 {
-                    E::wgmma(&mut product, a + 2 * step, b + 2 * step);
-                }
-                wgmma_commit();
-                if chunk > 0 {
-                    wgmma_wait::<1>();
-                    if self.leads() {
-                        mbarrier_arrive(self.cta.empty(previous));
-                    }
-                }
+                E::wgmma_add(&mut product, a, b);
+                self.finish_chunk::<E, _>(&mut product, a, b);
+                wgmma_wait::<1>();
             }
-            previous = cursor.slot;
-            cursor = cursor.next(C::RING_DEPTH);
+            self.free(previous);
         }
-        unsafe {
-            wgmma_wait::<0>();
-            if chunks > 0 && self.leads() {
-                mbarrier_arrive(self.cta.empty(previous));
-            }
-        }
-        self.ring.set(cursor);
+        unsafe { wgmma_wait::<0>() };
+        self.free(cursor.slot);
+        self.ring.set(cursor.next(C::RING_DEPTH));
         product
     }
 

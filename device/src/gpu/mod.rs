@@ -70,6 +70,7 @@ macro_rules! __entry {
             const ROWS: usize = $rows;
             const COLUMNS: usize = $columns;
             const ELEMENT: u32 = <$element as $crate::Element>::SIZE;
+            const COMMUNICATES: bool = <$params>::CHANNELS > 0;
         }
 
         #[unsafe(export_name = $name)]

@@ -1,6 +1,7 @@
 //! Hopper's warpgroup matrix product.
 
 use core::arch::asm;
+use core::mem::MaybeUninit;
 
 /// What one thread holds of an `f32` tile, and the product that accumulates into it.
 pub trait Accumulator: Copy {
@@ -13,18 +14,30 @@ pub trait Accumulator: Copy {
     /// The values.
     fn values_mut(&mut self) -> &mut [f32];
 
-    /// `+= A·Bᵀ` over 16 columns of bf16.
+    /// `A·Bᵀ` over 16 columns of bf16.
     ///
     /// # Safety
     /// `a` and `b` must describe operands in shared memory; all threads of the warpgroup must take part,
-    /// between [`wgmma_fence`] and [`wgmma_wait`].
-    unsafe fn wgmma_bf16(&mut self, a: u64, b: u64);
+    /// between [`wgmma_fence`] and [`wgmma_wait`], before which the values must not be touched.
+    unsafe fn wgmma_bf16(a: u64, b: u64) -> Self;
+
+    /// `+= A·Bᵀ` over 16 columns of bf16.
+    ///
+    /// # Safety
+    /// As [`wgmma_bf16`](Accumulator::wgmma_bf16).
+    unsafe fn wgmma_add_bf16(&mut self, a: u64, b: u64);
+
+    /// `A·Bᵀ` over 16 columns of f16.
+    ///
+    /// # Safety
+    /// As [`wgmma_bf16`](Accumulator::wgmma_bf16).
+    unsafe fn wgmma_f16(a: u64, b: u64) -> Self;
 
     /// `+= A·Bᵀ` over 16 columns of f16.
     ///
     /// # Safety
     /// As [`wgmma_bf16`](Accumulator::wgmma_bf16).
-    unsafe fn wgmma_f16(&mut self, a: u64, b: u64);
+    unsafe fn wgmma_add_f16(&mut self, a: u64, b: u64);
 }
 
 /// What one thread holds of a tile of 16-bit elements.
@@ -105,23 +118,47 @@ macro_rules! accumulator {
                 self
             }
             #[inline(always)]
-            unsafe fn wgmma_bf16(&mut self, a: u64, b: u64) {
-                accumulator!(@product "bf16", $shape, self, a, b, $first $($i)*)
+            unsafe fn wgmma_bf16(a: u64, b: u64) -> Self {
+                accumulator!(@product "bf16", $shape, a, b, $first $($i)*)
             }
             #[inline(always)]
-            unsafe fn wgmma_f16(&mut self, a: u64, b: u64) {
-                accumulator!(@product "f16", $shape, self, a, b, $first $($i)*)
+            unsafe fn wgmma_add_bf16(&mut self, a: u64, b: u64) {
+                accumulator!(@add "bf16", $shape, self, a, b, $first $($i)*)
+            }
+            #[inline(always)]
+            unsafe fn wgmma_f16(a: u64, b: u64) -> Self {
+                accumulator!(@product "f16", $shape, a, b, $first $($i)*)
+            }
+            #[inline(always)]
+            unsafe fn wgmma_add_f16(&mut self, a: u64, b: u64) {
+                accumulator!(@add "f16", $shape, self, a, b, $first $($i)*)
             }
         }
     };
-    (@product $element:literal, $shape:literal, $d:ident, $a:ident, $b:ident, $first:literal $($i:literal)*) => {
+    (@template $element:literal, $shape:literal, $add:literal, $first:literal $($i:literal)*) => {
+        concat!(
+            "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $element, ".", $element,
+            " {{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, ", $add, ", 1, 1, 0, 0;"
+        )
+    };
+    (@product $element:literal, $shape:literal, $a:ident, $b:ident, $($i:literal)*) => {
+        unsafe {
+            let mut d = MaybeUninit::<Self>::uninit();
+            let to = d.as_mut_ptr().cast::<f32>();
+            asm!(
+                accumulator!(@template $element, $shape, "0", $($i)*),
+                $(out(reg32) *to.add($i),)*
+                a = in(reg64) $a,
+                b = in(reg64) $b,
+                options(nostack),
+            );
+            d.assume_init()
+        }
+    };
+    (@add $element:literal, $shape:literal, $d:ident, $a:ident, $b:ident, $($i:literal)*) => {
         unsafe {
             asm!(
-                concat!(
-                    "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $element, ".", $element,
-                    " {{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, 1, 1, 1, 0, 0;"
-                ),
-                inout(reg32) $d[$first],
+                accumulator!(@template $element, $shape, "1", $($i)*),
                 $(inout(reg32) $d[$i],)*
                 a = in(reg64) $a,
                 b = in(reg64) $b,
