@@ -16,3 +16,10 @@ pub mod spec;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launcher::*;
+
+/// What generated code names, in crates that may be `no_std`.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod __private {
+    pub use std::vec::Vec;
+}
