@@ -133,6 +133,10 @@ where
 
 /// What can be stored where a tile of `E` belongs: a computed [`Tile`], or an [`Incoming`] one, which is
 /// then moved without passing through registers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be stored where a tile of `{E}`, {M} by {N}, belongs",
+    note = "`.cast()` gives a tile of another element type; the shape must be the same"
+)]
 pub trait Storable<E: Element, const M: usize, const N: usize, R: Role> {
     #[doc(hidden)]
     fn store_at(self, place: &Place);

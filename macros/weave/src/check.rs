@@ -6,9 +6,9 @@ use quote::ToTokens;
 use syn::{Expr, Item};
 
 use crate::body::{Action, PortCall, mentions, uses};
-use crate::errors::{Errors, one_of};
+use crate::errors::Errors;
 use crate::extent::Extent;
-use crate::model::{Binding, Channel, Holds, Kernel, Order, OrderKind, Port, Route, Stage};
+use crate::model::{Binding, Channel, ElementType, Holds, Kernel, Order, OrderKind, Port, Route, Stage};
 
 /// Reports everything in which the kernel breaks the rules.
 pub fn check(kernel: &Kernel, errors: &Errors) {
@@ -48,27 +48,29 @@ fn dims_are_bound(kernel: &Kernel, errors: &Errors) {
 fn tiles_exist(channel: &Channel, kernel: &Kernel, errors: &Errors) {
     let variants = kernel.elements.iter().flat_map(|element| kernel.tiles.iter().map(move |tile| (*element, *tile)));
     for (variant, tile) in variants {
-        let (exists, fits) = match &channel.holds {
-            Holds::Tile { element, rows, columns, .. } => {
-                let (rows, columns) = (rows.constant(tile), columns.constant(tile));
-                let bytes = columns.map(|columns| columns * element.in_variant(variant).size());
-                let exists = matches!((rows, columns), (Some(64 | 128), Some(64 | 128 | 192 | 256)));
-                (exists, rows == Some(tile.0) && bytes <= Some(tile.1 * variant.size()))
-            }
-            Holds::Panel { rows, .. } => (matches!(rows.constant(tile), Some(64 | 128 | 192 | 256)), true),
-        };
-        let problem = match (exists, fits) {
-            (false, _) => {
-                "there is nothing of this size: tiles have 64 or 128 rows, and 64, 128, 192 or 256 columns; panels have as many rows as tiles have rows or columns"
-            }
-            (_, false) => {
-                "such a tile can't be sent: it must have `BM` rows and at most the bytes of a `Tile<T, BM, BN>`"
-            }
-            _ => continue,
-        };
+        let Some(problem) = no_such_item(&channel.holds, variant, tile) else { continue };
         let (rows, columns) = tile;
         let variant = format!("`T` is `{}`, `BM` is {rows} and `BN` is {columns}", variant.name());
-        return errors.at(channel.holds.written(), format!("{problem} (where {variant})"));
+        return errors.at(channel.holds.written(), format!("{problem} (here {variant})"));
+    }
+}
+
+/// What is wrong with a channel's tile or panel in a variant.
+fn no_such_item(holds: &Holds, variant: ElementType, tile: (u32, u32)) -> Option<&'static str> {
+    match holds {
+        Holds::Panel { rows, .. } => match rows.constant(tile) {
+            Some(64 | 128 | 192 | 256) => None,
+            _ => Some("there is no such panel: a panel has 64, 128, 192 or 256 rows"),
+        },
+        Holds::Tile { element, rows, columns, .. } => match (rows.constant(tile), columns.constant(tile)) {
+            (Some(rows @ (64 | 128)), Some(columns @ (64 | 128 | 192 | 256))) => {
+                let fits = rows == tile.0 && columns * element.in_variant(variant).size() <= tile.1 * variant.size();
+                (!fits).then_some(
+                    "such a tile can't be sent: it must have `BM` rows, and no more bytes than a `Tile<T, BM, BN>`",
+                )
+            }
+            _ => Some("there is no such tile: a tile has 64 or 128 rows, and 64, 128, 192 or 256 columns"),
+        },
     }
 }
 
@@ -161,13 +163,7 @@ fn reuse_is_acknowledged(index: usize, channel: &Channel, kernel: &Kernel, error
 fn order_suits(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     let Order { kind, name } = &stage.order;
     if *kind == OrderKind::Function && !defines_function(&kernel.items, name) {
-        let named = one_of(Order::NAMED.map(|(name, _)| name));
-        errors.at(
-            name,
-            format!(
-                "there is no order `{name}`: it is {named}, or a function of this module, `fn(Step<D>) -> [u32; D]`"
-            ),
-        );
+        errors.at(name, format!("there is no order `{name}`: an order is {}", Order::choices()));
     }
     let by_rank = matches!(stage.grid.first(), Some(Extent::World(_)));
     if matches!(kind, OrderKind::PeersFirst | OrderKind::Ring) && !by_rank {

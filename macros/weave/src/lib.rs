@@ -16,7 +16,7 @@ mod setting;
 use std::env;
 
 use proc_macro2::TokenStream;
-use syn::ItemMod;
+use syn::Item;
 
 use crate::errors::Errors;
 
@@ -40,12 +40,13 @@ impl Build {
 /// The rules of the protocol are only judged once the whole module could be parsed, so that one mistake
 /// gives one error.
 pub fn kernel(arguments: TokenStream, module: TokenStream, build: &Build) -> TokenStream {
-    let module: ItemMod = match syn::parse2(module.clone()) {
-        Ok(found) => found,
-        Err(_) => {
-            let error = syn::Error::new_spanned(&module, "`#[kernel]` is for a module: `pub mod name { … }`");
-            return [error.into_compile_error(), module].into_iter().collect();
+    let module = match syn::parse2(module) {
+        Ok(Item::Mod(module)) => module,
+        Ok(other) => {
+            return syn::Error::new_spanned(other, "a kernel is a module: `#[entwine::kernel] pub mod name { … }`")
+                .into_compile_error();
         }
+        Err(error) => return error.into_compile_error(),
     };
     let errors = Errors::new();
     let kernel = parse::kernel(arguments, module, &errors);

@@ -261,6 +261,12 @@ impl Order {
         ("ready_first", OrderKind::ReadyFirst),
     ];
 
+    /// What can be written, for messages.
+    pub fn choices() -> String {
+        let named = Self::NAMED.map(|(name, _)| format!("`{name}`, ")).concat();
+        format!("{named}or a function of this module, `fn(Step<D>) -> [u32; D]`")
+    }
+
     pub fn from_name(name: Ident) -> Self {
         let named = Self::NAMED.iter().find(|(known, _)| name == known);
         Order { kind: named.map_or(OrderKind::Function, |(_, kind)| *kind), name }

@@ -1,8 +1,11 @@
 //! Gives tile functions their role: the types of tiles, matrices and channels are generic over it, and the
 //! user leaves it out.
 
+use proc_macro2::Ident;
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, GenericArgument, Item, ItemFn, PathArguments, PathSegment, Type, TypePath, parse_quote};
+use syn::{
+    FnArg, GenericArgument, Item, ItemFn, Pat, PathArguments, PathSegment, Signature, Type, TypePath, parse_quote,
+};
 
 use crate::model::{Binding, Parameter, Port, Stage};
 
@@ -27,6 +30,20 @@ pub fn tile_function(stage: &Stage) -> ItemFn {
     function.attrs.push(parse_quote!(#[inline(always)]));
     function.attrs.push(parse_quote!(#[allow(clippy::too_many_arguments)]));
     function
+}
+
+/// The tile function of a stage in which there are errors: what is right about its signature, and no body.
+pub fn outline(stage: &Stage) -> ItemFn {
+    let ItemFn { sig: Signature { ident, inputs, .. }, .. } = tile_function(stage);
+    let understood = inputs.iter().filter(|input| match input {
+        FnArg::Typed(input) => matches!(&*input.pat, Pat::Ident(pattern) if is_understood(&pattern.ident, stage)),
+        FnArg::Receiver(_) => false,
+    });
+    parse_quote!(fn #ident<'c, R: ::entwine::device::Role>(#(#understood),*) {})
+}
+
+fn is_understood(name: &Ident, stage: &Stage) -> bool {
+    *name == stage.at || stage.parameters.iter().any(|parameter| parameter.name == *name)
 }
 
 /// A function that tile functions call, generic over its role if its signature has tiles and the like.

@@ -3,15 +3,17 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, Lit, Token};
+use syn::spanned::Spanned;
+use syn::{Attribute, Expr, Lit, Meta, Token};
 
-use crate::errors::{Errors, one_of};
+use crate::errors::{Errors, all_of, one_of};
 
 /// One attribute's arguments, each to be taken by its key.
 pub struct Settings {
-    /// Where to point for what is missing.
-    pub span: Span,
+    span: Span,
     given: Vec<Setting>,
+    /// Something is wrong with the arguments already, so that what is missing may be there in another form.
+    flawed: bool,
 }
 
 struct Setting {
@@ -31,21 +33,44 @@ impl Parse for Setting {
 }
 
 impl Settings {
-    /// Parses the arguments of the attribute `name` at `span`, which knows the keys `known`.
+    /// Parses the arguments of `attribute`, which knows the keys `known`.
+    pub fn of(attribute: &Attribute, known: &[&str], errors: &Errors) -> Self {
+        let name = attribute.path().get_ident().map(Ident::to_string).unwrap_or_default();
+        let span = attribute.path().span();
+        match &attribute.meta {
+            Meta::Path(_) => Settings { span, given: Vec::new(), flawed: false },
+            Meta::List(list) => Settings::parse(&name, known, list.tokens.clone(), span, errors),
+            Meta::NameValue(value) => {
+                errors.at(value, format!("`#[{name}]` has its arguments in parentheses: `#[{name}(key = value, …)]`"));
+                Settings { span, given: Vec::new(), flawed: true }
+            }
+        }
+    }
+
+    /// Parses `arguments`, those of an attribute `name` at `span`.
     pub fn parse(name: &str, known: &[&str], arguments: TokenStream, span: Span, errors: &Errors) -> Self {
+        let mut settings = Settings { span, given: Vec::new(), flawed: false };
         let parsed = errors.keep(Punctuated::<Setting, Token![,]>::parse_terminated.parse2(arguments));
-        let mut given: Vec<Setting> = Vec::new();
+        settings.flawed = parsed.is_none();
         for setting in parsed.into_iter().flatten() {
             let key = &setting.key;
             if !known.iter().any(|known| key == known) {
-                errors.at(key, format!("`#[{name}]` has no argument `{key}`: it takes {}", one_of(known)));
-            } else if given.iter().any(|earlier| earlier.key == *key) {
+                errors.at(key, format!("`#[{name}]` has no argument `{key}`: it takes {}", all_of(known)));
+                settings.flawed = true;
+            } else if settings.given.iter().any(|earlier| earlier.key == *key) {
                 errors.at(key, format!("`{key}` is given twice"));
             } else {
-                given.push(setting);
+                settings.given.push(setting);
             }
         }
-        Settings { span, given }
+        settings
+    }
+
+    /// Says that `key` is missing, and what it would look like.
+    pub fn missing(&self, key: &str, example: &str, errors: &Errors) {
+        if !self.flawed {
+            errors.push(syn::Error::new(self.span, format!("`{key}` is missing: `{key} = {example}`")));
+        }
     }
 
     /// The value of `key`, if it is given.

@@ -49,22 +49,26 @@ pub fn kernel(kernel: &Kernel, build: &Build) -> TokenStream {
 }
 
 /// What stands in for the woven module where there are errors: whatever others may use of it, so that they
-/// cause no further ones. The tile functions are there for editors alone.
+/// cause no further ones. The bodies of the tile functions are there for editors alone.
 pub fn fallback(kernel: &Kernel, build: &Build) -> TokenStream {
     let Items { shared, varying } = items::split(kernel);
-    let editing =
-        variants(kernel, build).into_iter().take(1).map(|variant| variant::module(kernel, &variant, &varying));
+    let variants = variants(kernel, build);
+    let editing = variant::module(kernel, &variants[0], &varying);
+    let outline = variant::outline(kernel, &variants[0], &varying);
     let channels = channels(kernel);
     let spec = spec::specification(kernel, &[], build);
     let launch = launch::launcher(kernel);
     let Kernel { attributes, visibility, name, .. } = kernel;
     quote! {
         #(#attributes)*
-        #[allow(dead_code, unused_imports, unexpected_cfgs)]
+        #[allow(dead_code, unexpected_cfgs, unused_imports)]
         #visibility mod #name {
             #(#shared)*
             #channels
-            #(#[cfg(rust_analyzer)] #editing)*
+            #[cfg(rust_analyzer)]
+            #editing
+            #[cfg(not(rust_analyzer))]
+            #outline
             #launch
             #spec
         }

@@ -4,22 +4,19 @@ use std::collections::HashSet;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::Item;
+use syn::{Item, Type};
 
 use super::Variant;
 use crate::extent::Extent;
 use crate::model::{
-    ArgumentKind, Binding, Channel, Element, ElementType, Holds, Kernel, Order, OrderKind, Parameter, Receive, Route,
-    Stage,
+    ArgumentKind, Binding, Channel, ElementType, Holds, Kernel, Order, OrderKind, Parameter, Receive, Route, Stage,
 };
 use crate::roles;
 
 /// The hidden module of a variant.
 pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
-    let Variant { element, tile: (rows, columns), module, entry } = variant;
-    let (rows, columns) = (*rows as usize, *columns as usize);
-    let element = element_type(*element);
-    let channels = kernel.channels.iter().enumerate().map(|(index, channel)| self::channel(index, channel));
+    let Variant { module, entry, .. } = variant;
+    let declarations = declarations(kernel, variant, varying);
     let functions = kernel.stages.iter().map(roles::tile_function);
     let weave = weave(kernel);
     let params = params(kernel);
@@ -28,14 +25,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
         #[doc(hidden)]
         #[allow(dead_code, unexpected_cfgs, unused_imports)]
         pub mod #module {
-            use super::*;
-
-            pub const BM: usize = #rows;
-            pub const BN: usize = #columns;
-            pub type T = #element;
-
-            #(#varying)*
-            #(#channels)*
+            #declarations
             #(#functions)*
 
             pub type Params = #params;
@@ -50,6 +40,38 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
                 unsafe { ::entwine::device::cpu::run::<Params>(params, cta, weave) }
             }
         }
+    }
+}
+
+/// What stands in for a variant where there are errors: its declarations, so that the user's imports stay in use.
+pub fn outline(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
+    let module = &variant.module;
+    let declarations = declarations(kernel, variant, varying);
+    let functions = kernel.stages.iter().map(roles::outline);
+    quote! {
+        #[allow(unused)]
+        mod #module {
+            #declarations
+            #(#functions)*
+        }
+    }
+}
+
+/// The constants, items and channels that tile functions see.
+fn declarations(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
+    let (rows, columns) = variant.tile;
+    let (rows, columns) = (rows as usize, columns as usize);
+    let element = element_type(variant.element);
+    let channels = kernel.channels.iter().enumerate().map(|(index, channel)| self::channel(index, channel));
+    quote! {
+        use super::*;
+
+        pub const BM: usize = #rows;
+        pub const BN: usize = #columns;
+        pub type T = #element;
+
+        #(#varying)*
+        #(#channels)*
     }
 }
 
@@ -68,17 +90,12 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
     };
-    let item = match &channel.holds {
-        Holds::Tile { element, rows, columns, .. } => {
-            let (element, rows, columns) = (element_in_variant(*element), size(rows), size(columns));
-            quote!(TileItem<#element, #rows, #columns>)
-        }
-        Holds::Panel { element, rows, .. } => {
-            let (element, rows) = (element_in_variant(*element), size(rows));
-            quote!(PanelItem<#element, #rows>)
-        }
-    };
-    let unacknowledged = channel.unacknowledged.as_ref().map(|_| quote!(const ACKNOWLEDGED: bool = false;));
+    let item = item(&channel.holds);
+    let unacknowledged = channel.unacknowledged.as_ref().map(|_| {
+        quote!(
+            const ACKNOWLEDGED: bool = false;
+        )
+    });
     quote! {
         pub struct #name;
         impl ::entwine::device::Channel for #name {
@@ -86,7 +103,7 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
             const ROUTE: ::entwine::device::Route = ::entwine::device::Route::#route;
             #unacknowledged
             type Index = [u32; #arity];
-            type Item = ::entwine::device::#item;
+            type Item = #item;
         }
     }
 }
@@ -179,23 +196,17 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
     }
 }
 
-/// A tile's rows or columns as a constant generic argument.
-fn size(extent: &Extent) -> TokenStream {
-    match extent {
-        Extent::TileRows(name) | Extent::TileColumns(name) => quote!(#name),
-        Extent::Literal(_, token) => quote!(#token),
-        compound => {
-            let value = compound.in_kernel();
-            quote!({ #value as usize })
-        }
-    }
-}
-
-fn element_in_variant(element: Element) -> TokenStream {
-    match element {
-        Element::Variant => quote!(T),
-        Element::Fixed(element) => element_type(element),
-    }
+/// What a slot holds, with the generic arguments that the user wrote.
+fn item(holds: &Holds) -> TokenStream {
+    let kind = match holds {
+        Holds::Tile { .. } => quote!(TileItem),
+        Holds::Panel { .. } => quote!(PanelItem),
+    };
+    let arguments = match holds.written() {
+        Type::Path(written) => written.path.segments.last().map(|last| &last.arguments),
+        _ => None,
+    };
+    quote!(::entwine::device::#kind #arguments)
 }
 
 /// The Rust type of an element.

@@ -1,9 +1,10 @@
 //! `#[channel(…)] struct Name(Tile<E, M, N>);`
 
+use proc_macro2::{Ident, Span};
 use quote::quote;
 use syn::{Attribute, Expr, ExprPath, GenericArgument, ItemStruct, PathArguments, Type};
 
-use super::{arguments, axes, name_span, only_field, refuse_cfg};
+use super::{axes, only_field, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
 use crate::model::{Channel, Element, ElementType, Holds, Route};
@@ -14,14 +15,13 @@ const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, B
 
 /// Parses a channel; `None` where it is not even clear what it holds.
 pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<Channel> {
-    let span = name_span(&attribute);
-    let mut settings = Settings::parse("channel", &KEYS, arguments(&attribute, errors), span, errors);
+    let mut settings = Settings::of(&attribute, &KEYS, errors);
     refuse_cfg(&item.attrs, "channel", errors);
     if !item.generics.params.is_empty() {
         errors.at(&item.generics, "a channel has no generic parameters: `T`, `BM` and `BN` are known in the module");
     }
     let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
-    let by_rank = matches!(slots.first(), Some(Extent::World(_)));
+    let by_rank = slots.as_ref().is_none_or(|slots| matches!(slots.first(), Some(Extent::World(_))));
     let route = settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers)], errors);
     let pull = settings.take_choice("by", &[("pull", true), ("push", false)], errors);
     if let Some((true, written)) = &pull
@@ -45,10 +45,10 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     let columns = settings.take("columns");
 
     let Some(field) = only_field(&item.fields) else {
-        errors.at(&item, HOLDS);
+        errors.at(&item.fields, HOLDS);
         return None;
     };
-    let holds = holds(&field.ty, columns, settings.span, errors)?;
+    let holds = holds(&field.ty, columns, &settings, errors)?;
     // A tile is read once, so its receiver can fetch it itself; a panel is read by every tile of its rows.
     let read_once = matches!(holds, Holds::Tile { .. });
     Some(Channel {
@@ -56,7 +56,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         attributes: item.attrs,
         visibility: item.vis,
         name: item.ident,
-        slots,
+        slots: slots.unwrap_or_else(|| vec![Extent::World(Ident::new("world", Span::call_site()))]),
         route: route.map_or(Route::One, |(route, _)| route),
         pull: pull.map_or(by_rank && read_once, |(pull, _)| pull),
         senders,
@@ -64,7 +64,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     })
 }
 
-fn holds(written: &Type, columns: Option<Expr>, span: proc_macro2::Span, errors: &Errors) -> Option<Holds> {
+fn holds(written: &Type, columns: Option<Expr>, settings: &Settings, errors: &Errors) -> Option<Holds> {
     let Some((kind, arguments)) = generic_type(written) else {
         errors.at(written, HOLDS);
         return None;
@@ -83,10 +83,7 @@ fn holds(written: &Type, columns: Option<Expr>, span: proc_macro2::Span, errors:
         ("Panel", [element, _]) => {
             let (element, sizes) = (self::element(element, errors), sizes(errors));
             let Some(columns) = columns else {
-                errors.push(syn::Error::new(
-                    span,
-                    "`columns` is missing: a channel of panels says how wide they are, `columns = k`",
-                ));
+                settings.missing("columns", "k", errors);
                 return None;
             };
             let [rows] = sizes?.try_into().ok()?;

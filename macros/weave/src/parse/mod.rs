@@ -4,9 +4,8 @@ mod channel;
 mod parameter;
 mod stage;
 
-use proc_macro2::{Ident, Span, TokenStream};
-use syn::spanned::Spanned;
-use syn::{Attribute, Expr, Fields, Item, ItemMod, Meta};
+use proc_macro2::{Ident, TokenStream};
+use syn::{Attribute, Expr, Fields, Item, ItemMod};
 
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
@@ -41,7 +40,9 @@ pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kerne
     for mut item in items {
         let channel = take_attribute(&mut item, "channel");
         let stage = take_attribute(&mut item, "stage");
-        refuse_reserved(&item, errors);
+        if refuse_reserved(&item, errors) {
+            continue;
+        }
         match (item, channel, stage) {
             (Item::Struct(item), Some(attribute), None) => {
                 kernel.channels.extend(channel::parse(attribute, item, errors));
@@ -67,10 +68,14 @@ pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kerne
     kernel
 }
 
+/// The default where none are given, or none rightly.
+const DEFAULT_TILE: (u32, u32) = (128, 128);
+const DEFAULT_ELEMENT: ElementType = ElementType::Bf16;
+
 fn tiles(settings: &mut Settings, errors: &Errors) -> Vec<(u32, u32)> {
-    let Some(value) = settings.take("tiles") else { return vec![(128, 128)] };
+    let value = settings.take("tiles");
     let mut tiles = Vec::new();
-    for pair in list(&value, "tiles", "[(128, 256), (128, 128)]", errors) {
+    for pair in value.iter().flat_map(|value| list(value, "tiles", "[(128, 256), (128, 128)]", errors)) {
         let sizes = match pair {
             Expr::Tuple(pair) => pair.elems.iter().map(integer).collect::<Option<Vec<_>>>(),
             _ => None,
@@ -82,20 +87,20 @@ fn tiles(settings: &mut Settings, errors: &Errors) -> Vec<(u32, u32)> {
             _ => errors.at(pair, "a tile is a pair of numbers: `(128, 256)`"),
         }
     }
-    tiles
+    if tiles.is_empty() { vec![DEFAULT_TILE] } else { tiles }
 }
 
 fn elements(settings: &mut Settings, errors: &Errors) -> Vec<ElementType> {
-    let Some(value) = settings.take("elements") else { return vec![ElementType::Bf16] };
+    let value = settings.take("elements");
     let mut elements = Vec::new();
-    for element in list(&value, "elements", "[bf16, f16]", errors) {
+    for element in value.iter().flat_map(|value| list(value, "elements", "[bf16, f16]", errors)) {
         match name(element).and_then(ElementType::from_name) {
             Some(found) if elements.contains(&found) => errors.at(element, "this element is listed twice"),
             Some(found) => elements.push(found),
             None => errors.at(element, format!("an element is {}", one_of(ElementType::ALL.map(ElementType::name)))),
         }
     }
-    elements
+    if elements.is_empty() { vec![DEFAULT_ELEMENT] } else { elements }
 }
 
 /// The items of a list that must not be empty.
@@ -110,17 +115,20 @@ fn list<'a>(value: &'a Expr, key: &str, example: &str, errors: &Errors) -> impl 
     items.into_iter().flatten()
 }
 
-/// The axes of `key`: one to four extents.
-fn axes(settings: &mut Settings, key: &str, example: &str, errors: &Errors) -> Vec<Extent> {
+/// The axes of `key`, one to four extents; `None` if they are not all known.
+fn axes(settings: &mut Settings, key: &str, example: &str, errors: &Errors) -> Option<Vec<Extent>> {
     let Some(value) = settings.take(key) else {
-        errors.push(syn::Error::new(settings.span, format!("`{key}` is missing: `{key} = {example}`")));
-        return Vec::new();
+        settings.missing(key, example, errors);
+        return None;
     };
     let axes: Vec<_> = list(&value, key, example, errors).collect();
     if axes.len() > MAX_AXES {
         errors.at(axes[MAX_AXES], format!("`{key}` has at most {MAX_AXES} axes"));
+        return None;
     }
-    axes.into_iter().filter_map(|axis| errors.keep(Extent::parse(axis))).collect()
+    // All are parsed before one that fails ends the matter, so that each failure is reported.
+    let parsed: Vec<_> = axes.into_iter().map(|axis| errors.keep(Extent::parse(axis))).collect();
+    parsed.into_iter().collect::<Option<Vec<_>>>().filter(|axes| !axes.is_empty())
 }
 
 const TILE_SHAPES: &str = "a tile has 64 or 128 rows, and 64, 128, 192 or 256 columns";
@@ -169,18 +177,6 @@ fn take(attributes: &mut Vec<Attribute>, name: &str) -> Option<Attribute> {
     Some(attributes.remove(index))
 }
 
-/// The tokens in an attribute's parentheses; none for one without.
-fn arguments(attribute: &Attribute, errors: &Errors) -> TokenStream {
-    match &attribute.meta {
-        Meta::Path(_) => TokenStream::new(),
-        Meta::List(list) => list.tokens.clone(),
-        Meta::NameValue(value) => {
-            errors.at(value, "the arguments of this attribute stand in parentheses: `(key = value, …)`");
-            TokenStream::new()
-        }
-    }
-}
-
 /// What the attributes say must hold for every build: the host, the device and the simulation read them alike.
 fn refuse_cfg(attributes: &[Attribute], what: &str, errors: &Errors) {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")) {
@@ -188,12 +184,13 @@ fn refuse_cfg(attributes: &[Attribute], what: &str, errors: &Errors) {
     }
 }
 
-fn refuse_reserved(item: &Item, errors: &Errors) {
-    if let Some(name) = item_name(item)
-        && RESERVED.iter().any(|reserved| name == reserved)
-    {
+/// Whether the item has a name that the kernel needs for itself.
+fn refuse_reserved(item: &Item, errors: &Errors) -> bool {
+    let reserved = item_name(item).filter(|name| RESERVED.iter().any(|reserved| name == reserved));
+    if let Some(name) = reserved {
         errors.at(name, format!("`{name}` is a name that the kernel adds to its module: rename this item"));
     }
+    reserved.is_some()
 }
 
 /// The name that an item defines.
@@ -218,9 +215,4 @@ fn only_field(fields: &Fields) -> Option<&syn::Field> {
         Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first(),
         _ => None,
     }
-}
-
-/// The span of an attribute's name.
-fn name_span(attribute: &Attribute) -> Span {
-    attribute.path().span()
 }

@@ -1,12 +1,11 @@
 //! The parameters of a tile function after the first, and the launch arguments that they stand for.
 
 use proc_macro2::Ident;
-use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, Pat, PatType, Token, Type, TypeReference};
+use syn::{Attribute, Expr, Meta, Pat, PatType, Token, Type, TypeReference};
 
 use super::channel::{element, generic_type};
-use super::{arguments, name_span, take};
+use super::take;
 use crate::errors::{Errors, all_of};
 use crate::extent::Extent;
 use crate::model::{Argument, ArgumentKind, Binding, Channel, Matrix, Parameter, Port, Receive};
@@ -122,14 +121,14 @@ impl<'a> Parameters<'a> {
     }
 
     fn shape(&self, attribute: &Attribute) -> Option<[Extent; 2]> {
-        let tokens = arguments(attribute, self.errors);
-        let extents = self.errors.keep(Punctuated::<Expr, Token![,]>::parse_terminated.parse2(tokens))?;
-        if extents.len() != 2 {
+        let parsed = attribute.parse_args_with(Punctuated::<Expr, Token![,]>::parse_terminated);
+        let extents = parsed.ok().filter(|extents| extents.len() == 2);
+        let Some(extents) = extents else {
             self.errors.at(attribute, "a shape is rows and columns: `#[shape(m, k)]`");
             return None;
-        }
-        let extents: Option<Vec<_>> = extents.iter().map(|extent| self.errors.keep(Extent::parse(extent))).collect();
-        extents?.try_into().ok()
+        };
+        let extents: Vec<_> = extents.iter().map(|extent| self.errors.keep(Extent::parse(extent))).collect();
+        extents.into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()
     }
 
     fn scalar(&mut self, name: &Ident, scalar: &Ident, markers: Markers) -> Option<Binding> {
@@ -155,7 +154,7 @@ impl<'a> Parameters<'a> {
                 return self.refuse(ty);
             }
             let declared = self.channels.iter().map(|channel| &channel.name);
-            self.errors.at(name, format!("there is no channel `{name}` in this module, but {}", all_of(declared)));
+            self.errors.at(name, format!("there is no channel `{name}` in this module: it has {}", all_of(declared)));
             return None;
         };
         if markers.send.is_none() && markers.receive.is_none() {
@@ -171,11 +170,10 @@ impl<'a> Parameters<'a> {
                 .at(ty, format!("`{name}` is a parameter already: one is enough, marked `#[send]`, `#[recv]` or both"));
             return None;
         }
-        if let Some(attribute) = &markers.send {
-            let tokens = arguments(attribute, self.errors);
-            if !tokens.is_empty() {
-                self.errors.at(tokens, "`#[send]` takes no arguments");
-            }
+        if let Some(attribute) = &markers.send
+            && !matches!(attribute.meta, Meta::Path(_))
+        {
+            self.errors.at(attribute, "`#[send]` takes no arguments");
         }
         Some(Binding::Port(Box::new(Port {
             channel,
@@ -186,8 +184,7 @@ impl<'a> Parameters<'a> {
 
     fn receive(&self, attribute: &Attribute) -> Option<Receive> {
         let marker = attribute.path().get_ident()?.clone();
-        let tokens = arguments(attribute, self.errors);
-        let mut settings = Settings::parse("recv", &["slot", "unless"], tokens, name_span(attribute), self.errors);
+        let mut settings = Settings::of(attribute, &["slot", "unless"], self.errors);
         let slot = match settings.take("slot") {
             Some(Expr::Array(slot)) => Some(slot),
             Some(other) => {

@@ -5,8 +5,8 @@ use syn::{Attribute, Expr, FnArg, GenericArgument, ItemFn, Pat, PatType, ReturnT
 
 use super::channel::generic_type;
 use super::parameter::Parameters;
-use super::{arguments, axes, name_span, refuse_cfg};
-use crate::errors::{Errors, one_of};
+use super::{axes, refuse_cfg};
+use crate::errors::Errors;
 use crate::model::{Argument, Channel, Order, Stage};
 use crate::setting::{Settings, integer, name};
 
@@ -20,8 +20,7 @@ pub fn parse(
     arguments: &mut Vec<Argument>,
     errors: &Errors,
 ) -> Stage {
-    let span = name_span(&attribute);
-    let mut settings = Settings::parse("stage", &KEYS, self::arguments(&attribute, errors), span, errors);
+    let mut settings = Settings::of(&attribute, &KEYS, errors);
     refuse_cfg(&function.attrs, "stage", errors);
     refuse_signature(&function.sig, errors);
     let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
@@ -32,20 +31,19 @@ pub fn parse(
         FnArg::Typed(input) => Some(input),
         FnArg::Receiver(_) => None,
     });
-    let at = at(inputs.next().map(|input| &*input), grid.len(), &function.sig.ident, errors);
+    let at = at(inputs.next().map(|input| &*input), grid.as_ref().map(Vec::len), &function.sig.ident, errors);
     let mut parameters = Parameters::new(channels, arguments, errors);
     for input in inputs {
         parameters.parse(input);
     }
     let parameters = parameters.found;
-    Stage { grid, order, ctas, at, parameters, function }
+    Stage { grid: grid.unwrap_or_default(), order, ctas, at, parameters, function }
 }
 
 fn order(written: &Expr, errors: &Errors) -> Option<Order> {
     let found = name(written).map(|name| Order::from_name(name.clone()));
     if found.is_none() {
-        let named = one_of(Order::NAMED.map(|(name, _)| name));
-        errors.at(written, format!("`order` is {named}, or a function of this module, `fn(Step<D>) -> [u32; D]`"));
+        errors.at(written, format!("an order is {}", Order::choices()));
     }
     found
 }
@@ -81,9 +79,9 @@ fn refuse_signature(signature: &Signature, errors: &Errors) {
 }
 
 /// The name of the first parameter, which must be `At<axes>`.
-fn at(input: Option<&PatType>, axes: usize, function: &Ident, errors: &Errors) -> Ident {
+fn at(input: Option<&PatType>, axes: Option<usize>, function: &Ident, errors: &Errors) -> Ident {
     let fallback = Ident::new("at", Span::call_site());
-    let example = format!("the first parameter is the tile's place in the grid: `at: At<{axes}>`");
+    let example = format!("the first parameter is the tile's place in the grid: `at: At<{}>`", axes.unwrap_or(2));
     let Some(input) = input else {
         errors.at(function, example);
         return fallback;
@@ -94,7 +92,9 @@ fn at(input: Option<&PatType>, axes: usize, function: &Ident, errors: &Errors) -
                 GenericArgument::Const(value) => integer(value),
                 _ => None,
             };
-            if axes > 0 && stated != Some(axes as u32) {
+            if let Some(axes) = axes
+                && stated != Some(axes as u32)
+            {
                 errors.at(arguments[0], format!("the grid has {axes} axes: `At<{axes}>`"));
             }
             Some(at.ident.clone())
