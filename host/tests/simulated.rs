@@ -268,3 +268,19 @@ fn a_launch_can_be_recorded() {
     }
     assert_eq!(timeline.to_string().matches("CTA").count(), 4);
 }
+
+#[test]
+fn worlds_have_one_to_eight_ranks() {
+    for ranks in [0, 9] {
+        let error = World::simulated(ranks).unwrap_err().to_string();
+        assert_eq!(error, format!("a world has 1 to 8 ranks, not {ranks}"));
+    }
+}
+
+#[test]
+fn a_missing_driver_is_an_error() {
+    match World::open() {
+        Ok(world) => assert!(world.ranks() > 0),
+        Err(error) => assert!(error.to_string().contains("GPU"), "{error}"),
+    }
+}

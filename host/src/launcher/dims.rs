@@ -105,17 +105,17 @@ fn where_from(kernel: &KernelSpec, sizes: &Sizes<'_>) -> String {
     format!("here {}world = {}", dims.collect::<String>(), sizes.world)
 }
 
-/// A written sharded matrix whose rows do not divide evenly needs spare rows to spill into.
+/// A sharded matrix whose rows do not divide evenly needs spare rows: each part is loaded and stored as if it were whole.
 fn spare_rows(matrix: &BoundMatrix, world: u32) -> Result<(), String> {
-    if !matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, mutable: true, .. }) {
+    if !matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. }) {
         return Ok(());
     }
     for rank in &matrix.ranks {
         let spill = rank.rows.next_multiple_of(world as usize) - rank.rows;
         if spill > rank.spare_rows {
             return Err(format!(
-                "{} rows do not divide evenly among {world} ranks, and a tensor in foreign memory has no spare rows to \
-                 store a part's last tile into; allocate it with this crate, or pad it to {} rows",
+                "{} rows do not divide evenly among {world} ranks, and a tensor in foreign memory has no spare rows \
+                 behind the last one; allocate it with this crate, or pad it to {} rows",
                 rank.rows,
                 rank.rows + spill
             ));

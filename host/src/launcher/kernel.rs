@@ -147,6 +147,8 @@ struct State {
     /// The layout of the last launch.
     layout: Option<Layout>,
     injected: Option<Injected>,
+    /// A launch failed while it was being started.
+    in_doubt: bool,
 }
 
 impl Loaded {
@@ -200,6 +202,7 @@ impl Loaded {
         let faults = state.launches.board(&self.world)?;
         let region = state.region_for(self, &layout)?;
         let channels: Vec<_> = region.channels(&layout).collect();
+        let regions = region.addresses();
         let ctas = self.program.resident(index);
         let head = |rank: usize| Head {
             rank: rank as u32,
@@ -228,11 +231,11 @@ impl Loaded {
             let matrices: Vec<_> = matrices.collect::<Result<_, _>>()?;
             rank_params.push(params(head, &matrices, &channels, &arguments.scalars));
         }
-        let start = Start { variant: index, params: rank_params, ctas, fenced, streams, record };
-        let run = {
-            let _no_allocation_meanwhile = self.world.lock();
-            self.program.start(start)?
-        };
+        let start = Start { variant: index, params: rank_params, regions, ctas, fenced, streams, record };
+        let run = self.program.start(start).inspect_err(|error| {
+            state.launches.give_up(error);
+            state.in_doubt = true;
+        })?;
         state.layout = Some(layout);
         let matrices = arguments.matrices.into_iter().flat_map(|matrix| matrix.ranks).collect();
         let flight = Arc::new(InFlight::new(run, faults, matrices));
@@ -244,11 +247,11 @@ impl Loaded {
 impl State {
     /// After a failure: waits until every rank has really ended, and puts them at one epoch again.
     fn recover(&mut self) -> Result<(), Error> {
-        if self.launches.drain()?
-            && let Some(region) = &self.region
-        {
+        self.in_doubt |= self.launches.drain()?;
+        if let (true, Some(region)) = (self.in_doubt, &self.region) {
             region.reset(region.epoch()?.wrapping_add(1))?;
         }
+        self.in_doubt = false;
         Ok(())
     }
 

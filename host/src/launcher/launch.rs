@@ -155,12 +155,17 @@ impl Launches {
             return Ok(());
         };
         let unheld = self.in_flight.iter().any(|flight| Arc::strong_count(flight) == 1);
+        self.give_up(&error);
+        if unheld { Err(error) } else { Ok(()) }
+    }
+
+    /// All launches fail with this.
+    pub fn give_up(&mut self, error: &Error) {
         self.boards.clear();
         for flight in self.in_flight.drain(..) {
             let _ = flight.outcome.set(Err(error.clone()));
             self.given_up.push(flight);
         }
-        if unheld { Err(error) } else { Ok(()) }
     }
 }
 
@@ -174,7 +179,7 @@ impl FaultBoard {
     fn new(world: &World) -> Result<Self, Error> {
         let ranks = world.ranks();
         let bytes = ranks * size_of::<FaultRecord>();
-        Ok(FaultBoard { memory: Allocation::plain(world.allocate_shared(bytes)?, bytes), ranks })
+        Ok(FaultBoard { memory: Allocation::plain(world.platform().allocate_shared(bytes)?, bytes), ranks })
     }
 
     /// Address of a rank's record.

@@ -1,6 +1,7 @@
 //! The host's side: worlds, tensors, and the launch of kernels.
 
 pub(crate) mod arguments;
+pub(crate) mod cuda;
 pub(crate) mod dims;
 pub(crate) mod element;
 pub(crate) mod error;

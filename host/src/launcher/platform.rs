@@ -91,6 +91,8 @@ pub(crate) struct Start<'a> {
     pub variant: usize,
     /// Each rank's parameters, laid out as `abi::Params`.
     pub params: Vec<Box<[u64]>>,
+    /// Address of each rank's region.
+    pub regions: Vec<u64>,
     /// CTAs of each rank.
     pub ctas: u32,
     /// No rank begins before every rank has ended all that was started before.

@@ -101,7 +101,7 @@ impl Region {
         let bytes = usize::try_from(size_of::<Control>() as u64 + capacity.signals + 2 * capacity.data);
         let bytes = bytes.expect("a region's size is less than 2⁶⁴");
         let ranks: Vec<_> = (0..world.ranks()).map(|rank| world.allocate(rank, bytes)).collect::<Result<_, _>>()?;
-        let addresses: Vec<u64> = ranks.iter().map(|memory| memory.address()).collect();
+        let addresses = addresses(&ranks);
         let table = |rank| {
             let memory = world.allocate(rank, size_of::<u64>() * MAX_WORLD)?;
             memory.write(Area::flat(0, size_of::<u64>() * addresses.len()), bytemuck::cast_slice(&addresses))?;
@@ -129,6 +129,11 @@ impl Region {
             parity_stride,
             ..*channel
         })
+    }
+
+    /// Address of each rank's region.
+    pub fn addresses(&self) -> Vec<u64> {
+        addresses(&self.ranks)
     }
 
     /// Address of a rank's table of regions.
@@ -159,6 +164,10 @@ impl Region {
         }
         Ok(())
     }
+}
+
+fn addresses(ranks: &[Arc<Allocation>]) -> Vec<u64> {
+    ranks.iter().map(|memory| memory.address()).collect()
 }
 
 fn word_area(offset: usize) -> Area {

@@ -19,7 +19,7 @@ pub(crate) const ALIGNMENT: usize = 16;
 /// A row-major matrix of `T` in the memory of every rank; its height may differ from rank to rank.
 ///
 /// The rows of a tensor are padded to 16 bytes, and as many spare rows as there are ranks lie behind the
-/// last one: a tile that ends beyond a rank's rows of a `Sharded` argument may be stored into them.
+/// last one: of a `Sharded` argument whose rows do not divide evenly, the last tiles may reach into them.
 pub struct Tensor<T> {
     matrices: Matrices,
     element: PhantomData<T>,
@@ -164,7 +164,7 @@ pub struct RawMatrix {
 
 impl<T: TensorElement> Tensor<T> {
     /// A tensor in memory that is not this crate's: one matrix for each rank, in their order. It has no spare
-    /// rows, so a launch takes it for a written `Sharded` argument only if its rows divide evenly.
+    /// rows, so a launch takes it for a `Sharded` argument only if its rows divide evenly.
     ///
     /// # Safety
     /// Each matrix must lie wholly in memory of its rank's GPU (of this process, for a simulated rank) that stays
@@ -298,7 +298,7 @@ impl RankMatrix {
         let index = match known {
             Some(index) => index,
             None => {
-                let memory = world.describe(rank, &argument, self.element)?;
+                let memory = world.platform().describe(rank, &argument, self.element)?;
                 maps.push((parts, memory.map(|memory| Arc::new(Allocation::plain(memory, 0)))));
                 maps.len() - 1
             }

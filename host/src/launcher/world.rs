@@ -1,15 +1,16 @@
 //! A world: the ranks that the kernels of a program run on together.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
 
-use entwine_device::abi::{MAX_WORLD, MatrixArg};
+use entwine_device::abi::MAX_WORLD;
 
+use crate::cuda::Gpus;
 use crate::error::Error;
 use crate::memory::{Allocation, Allocator};
-use crate::platform::{Memory, Platform};
+use crate::platform::Platform;
 use crate::simulate::SimulatedRanks;
-use crate::spec::ElementType;
 
 /// The ranks that kernels run on: GPUs of this machine, or simulated ones. A handle; clones are the same world.
 #[derive(Clone)]
@@ -19,10 +20,25 @@ struct Inner {
     platform: Box<dyn Platform>,
     allocator: Allocator,
     first_epoch: u32,
-    launching: Mutex<()>,
 }
 
 impl World {
+    /// Every GPU of this machine, in the driver's order.
+    ///
+    /// # Errors
+    /// No CUDA driver, no GPU, or GPUs that cannot run kernels together.
+    pub fn open() -> Result<Self, Error> {
+        World::builder().build()
+    }
+
+    /// These GPUs: the first is rank 0.
+    ///
+    /// # Errors
+    /// No CUDA driver, a GPU that is not there or named twice, or GPUs that cannot run kernels together.
+    pub fn gpus(ordinals: &[usize]) -> Result<Self, Error> {
+        World::builder().gpus(ordinals).build()
+    }
+
     /// `ranks` simulated ranks, which compute the same as GPUs in threads of this process.
     ///
     /// # Errors
@@ -33,7 +49,13 @@ impl World {
 
     /// A world with other settings than the default ones.
     pub fn builder() -> WorldBuilder {
-        WorldBuilder { ranks: 1, ctas: 2, guards: false, first_epoch: 0 }
+        WorldBuilder {
+            ranks: Ranks::AllGpus,
+            ctas: 2,
+            start_limit: Duration::from_secs(60),
+            guards: false,
+            first_epoch: 0,
+        }
     }
 
     /// The number of ranks.
@@ -62,33 +84,11 @@ impl World {
     }
 
     pub(crate) fn allocate(&self, rank: usize, bytes: usize) -> Result<Arc<Allocation>, Error> {
-        let _between_launches = self.lock();
         self.0.allocator.allocate(self.platform(), rank, bytes)
-    }
-
-    pub(crate) fn allocate_shared(&self, bytes: usize) -> Result<Box<dyn Memory>, Error> {
-        let _between_launches = self.lock();
-        self.platform().allocate_shared(bytes)
-    }
-
-    pub(crate) fn describe(
-        &self,
-        rank: usize,
-        matrix: &MatrixArg,
-        element: ElementType,
-    ) -> Result<Option<Box<dyn Memory>>, Error> {
-        let _between_launches = self.lock();
-        self.platform().describe(rank, matrix, element)
     }
 
     pub(crate) fn first_epoch(&self) -> u32 {
         self.0.first_epoch
-    }
-
-    /// Held while ranks are being started one after the other, and while memory is allocated: an allocation
-    /// may block behind a rank that spins for one which has not been started yet.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.0.launching.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -109,21 +109,39 @@ impl fmt::Debug for World {
 #[derive(Debug, Clone)]
 #[must_use = "`build` makes the world"]
 pub struct WorldBuilder {
-    ranks: usize,
+    ranks: Ranks,
     ctas: u32,
+    start_limit: Duration,
     guards: bool,
     first_epoch: u32,
 }
 
+#[derive(Debug, Clone)]
+enum Ranks {
+    AllGpus,
+    Gpus(Vec<usize>),
+    Simulated(usize),
+}
+
 impl WorldBuilder {
+    /// These GPUs: the first is rank 0. Default: all.
+    pub fn gpus(self, ordinals: &[usize]) -> Self {
+        WorldBuilder { ranks: Ranks::Gpus(ordinals.to_vec()), ..self }
+    }
+
     /// Simulated ranks.
     pub fn simulated(self, ranks: usize) -> Self {
-        WorldBuilder { ranks, ..self }
+        WorldBuilder { ranks: Ranks::Simulated(ranks), ..self }
     }
 
     /// How many CTAs are resident on a simulated rank, 1 or more, each of them a thread. Default: 2.
     pub fn ctas(self, ctas: u32) -> Self {
         WorldBuilder { ctas: ctas.max(1), ..self }
+    }
+
+    /// How long a GPU may take to begin with a launch. Default: 60 s.
+    pub fn start_limit(self, start_limit: Duration) -> Self {
+        WorldBuilder { start_limit, ..self }
     }
 
     /// Guard bytes around every allocation, for [`World::guards_intact`].
@@ -141,17 +159,16 @@ impl WorldBuilder {
     /// Makes the world.
     ///
     /// # Errors
-    /// See [`World::simulated`].
+    /// See [`World::open`], [`World::gpus`] and [`World::simulated`].
     pub fn build(self) -> Result<World, Error> {
-        if !(1..=MAX_WORLD).contains(&self.ranks) {
-            return Err(Error::WorldSize(self.ranks));
-        }
-        let platform = Box::new(SimulatedRanks::new(self.ranks, self.ctas));
-        Ok(World(Arc::new(Inner {
-            platform,
-            allocator: Allocator::new(self.guards),
-            first_epoch: self.first_epoch,
-            launching: Mutex::new(()),
-        })))
+        let platform: Box<dyn Platform> = match &self.ranks {
+            Ranks::AllGpus => Box::new(Gpus::open(None, self.start_limit)?),
+            Ranks::Gpus(ordinals) => Box::new(Gpus::open(Some(ordinals), self.start_limit)?),
+            Ranks::Simulated(ranks) if (1..=MAX_WORLD).contains(ranks) => {
+                Box::new(SimulatedRanks::new(*ranks, self.ctas))
+            }
+            Ranks::Simulated(ranks) => return Err(Error::WorldSize(*ranks)),
+        };
+        Ok(World(Arc::new(Inner { platform, allocator: Allocator::new(self.guards), first_epoch: self.first_epoch })))
     }
 }

@@ -1,0 +1,100 @@
+//! One rank's GPU, and its links to the others.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+
+use super::driver::During;
+use super::order::Order;
+use crate::error::Error;
+
+/// The GPU of one rank.
+pub(super) struct Device {
+    pub rank: usize,
+    pub ordinal: usize,
+    pub context: Arc<CudaContext>,
+    /// Launches go here, unless the user has streams of their own.
+    pub launches: Arc<CudaStream>,
+    /// Copies go here: they pass by a running launch.
+    pub copies: Arc<CudaStream>,
+    /// SMs.
+    pub processors: u32,
+    pub order: Arc<Order>,
+}
+
+impl Device {
+    /// Opens a GPU that kernels can run on.
+    pub fn open(rank: usize, ordinal: usize, order: Arc<Order>) -> Result<Self, Error> {
+        let context = CudaContext::new(ordinal).during(ordinal, "open it")?;
+        let (major, minor) = context.compute_capability().during(ordinal, "ask for its compute capability")?;
+        if (major, minor) != (9, 0) {
+            return Err(Error::UnsupportedGpu { device: ordinal, major, minor });
+        }
+        let processors = context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        Ok(Device {
+            rank,
+            ordinal,
+            launches: context.new_stream().during(ordinal, "make a stream")?,
+            copies: context.new_stream().during(ordinal, "make a stream")?,
+            processors: processors.during(ordinal, "count its SMs")? as u32,
+            context,
+            order,
+        })
+    }
+
+    /// Calls the driver with this GPU current.
+    pub fn with<T>(&self, action: &'static str, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, Error> {
+        self.context.bind_to_thread().and_then(|()| call()).during(self.ordinal, action)
+    }
+
+    /// Enqueues copies, and waits for them.
+    pub fn copy(
+        &self,
+        action: &'static str,
+        enqueue: impl FnOnce(sys::CUstream) -> Result<(), DriverError>,
+    ) -> Result<(), Error> {
+        self.with(action, || {
+            enqueue(self.copies.cu_stream())?;
+            self.copies.synchronize()
+        })
+    }
+
+    /// Lets this GPU write to the other one's memory, with atomics.
+    pub fn reach(&self, other: &Device) -> Result<(), Error> {
+        let missing = |what| Error::NoPeerAccess { from: self.ordinal, to: other.ordinal, what };
+        let (from, to) = (self.context.cu_device(), other.context.cu_device());
+        let (mut access, mut atomics) = (0, 0);
+        self.with("ask for its links", || unsafe {
+            // SAFETY: each call writes one integer.
+            sys::cuDeviceCanAccessPeer(&mut access, from, to).result()?;
+            let attribute = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+            sys::cuDeviceGetP2PAttribute(&mut atomics, attribute, from, to).result()
+        })?;
+        if access == 0 {
+            return Err(missing("peer access to"));
+        }
+        if atomics == 0 {
+            return Err(missing("native atomics on the memory of"));
+        }
+        // SAFETY: both contexts are alive.
+        self.with("enable peer access", || match unsafe { sys::cuCtxEnablePeerAccess(other.context.cu_ctx(), 0) } {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            result => result.result(),
+        })
+    }
+}
+
+/// The ordinals of the GPUs that a world is made of.
+pub(super) fn ordinals(named: Option<&[usize]>) -> Result<Vec<usize>, Error> {
+    let count = result::device::get_count().during(0, "count the GPUs")? as usize;
+    let ordinals = named.map_or_else(|| (0..count).collect(), <[usize]>::to_vec);
+    for (index, &device) in ordinals.iter().enumerate() {
+        if device >= count {
+            return Err(Error::NoSuchGpu { device, count });
+        }
+        if ordinals[..index].contains(&device) {
+            return Err(Error::SharedGpu(device));
+        }
+    }
+    Ok(ordinals)
+}

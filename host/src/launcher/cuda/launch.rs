@@ -1,0 +1,252 @@
+//! Launches on GPUs: started on every rank without a pause, then watched from the host.
+
+use std::mem::{offset_of, size_of};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{CudaEvent, CudaStream, result, sys};
+use entwine_device::abi::Control;
+use entwine_device::cpu::Event;
+
+use super::device::Device;
+use super::module::{Function, Module};
+use super::order::{Last, Order};
+use crate::error::Error;
+use crate::platform::{Program, Run, Start};
+use crate::spec::KernelSpec;
+
+/// How long a host thread looks for the end of a launch without sleeping.
+const SPIN: Duration = Duration::from_micros(500);
+/// How long it sleeps between looks after that.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A kernel on every GPU of a world.
+pub(super) struct GpuKernel {
+    spec: &'static KernelSpec,
+    devices: Vec<Arc<Device>>,
+    order: Arc<Order>,
+    start_limit: Duration,
+    variants: Vec<Variant>,
+    _modules: Vec<Module>,
+}
+
+struct Variant {
+    /// Its entry on each rank.
+    functions: Vec<Function>,
+    /// CTAs that are resident at once on each rank.
+    resident: u32,
+}
+
+impl GpuKernel {
+    /// Compiles and prepares every variant on every GPU.
+    pub fn load(
+        spec: &'static KernelSpec,
+        devices: &[Arc<Device>],
+        order: &Arc<Order>,
+        start_limit: Duration,
+    ) -> Result<Self, Error> {
+        let modules: Vec<_> = devices.iter().map(|device| Module::load(device, spec)).collect::<Result<_, _>>()?;
+        let variants = spec.variants.iter().map(|variant| {
+            let mut prepared = Variant { functions: Vec::new(), resident: u32::MAX };
+            for module in &modules {
+                let (function, resident) = module.variant(spec, variant)?;
+                prepared.functions.push(function);
+                prepared.resident = prepared.resident.min(resident);
+            }
+            Ok(prepared)
+        });
+        Ok(GpuKernel {
+            spec,
+            devices: devices.to_vec(),
+            order: order.clone(),
+            start_limit,
+            variants: variants.collect::<Result<_, Error>>()?,
+            _modules: modules,
+        })
+    }
+
+    /// The stream of each rank.
+    fn streams(&self, own: Option<&[crate::Stream]>) -> Result<Vec<Arc<CudaStream>>, Error> {
+        let Some(own) = own else { return Ok(self.devices.iter().map(|device| device.launches.clone()).collect()) };
+        let refuse = |problem| Err(Error::Launch { kernel: self.spec.name, problem });
+        if own.len() != self.devices.len() {
+            return refuse(format!(
+                "expected one stream for each of the {} ranks, found {}",
+                self.devices.len(),
+                own.len()
+            ));
+        }
+        for (device, stream) in self.devices.iter().zip(own) {
+            let Device { rank, ordinal, .. } = **device;
+            if stream.context().cu_ctx() != device.context.cu_ctx() {
+                return refuse(format!(
+                    "the stream of rank {rank} must belong to the primary context of GPU {ordinal}, and belongs to \
+                     another one, of GPU {}",
+                    stream.context().ordinal()
+                ));
+            }
+            let capturing = device.with("look at a stream", || unsafe {
+                // SAFETY: the stream is alive.
+                result::stream::is_capturing(stream.cu_stream())
+            })?;
+            if capturing != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+                return refuse(format!("the stream of rank {rank} is being captured, which launches do not support"));
+            }
+        }
+        Ok(own.to_vec())
+    }
+}
+
+impl Program for GpuKernel {
+    fn resident(&self, variant: usize) -> u32 {
+        self.variants[variant].resident
+    }
+
+    fn start(&self, mut start: Start<'_>) -> Result<Arc<dyn Run>, Error> {
+        if start.record {
+            let problem = "GPUs keep no record of what happens when; record it on simulated ranks".into();
+            return Err(Error::Launch { kernel: self.spec.name, problem });
+        }
+        let streams = self.streams(start.streams)?;
+        let events = self.devices.iter().map(|device| device.with("make an event", || device.context.new_event(None)));
+        let ends: Vec<_> = events.map(|event| event.map(Arc::new)).collect::<Result<_, Error>>()?;
+        let mut last = self.order.lock();
+        let run = GpuRun {
+            kernel: self.spec.name,
+            devices: self.devices.clone(),
+            ends,
+            before: last.clone(),
+            regions: start.regions.clone(),
+            start_limit: self.start_limit,
+        };
+        for (device, stream) in self.devices.iter().zip(&streams) {
+            let earlier = last.iter().enumerate().filter(|(rank, _)| start.fenced || *rank == device.rank);
+            for event in earlier.filter_map(|(_, event)| event.as_ref()) {
+                device.with("put launches in order", || stream.wait(event))?;
+            }
+        }
+        for (rank, device) in self.devices.iter().enumerate() {
+            let launched = self
+                .launch(device, &streams[rank], &mut start)
+                .and_then(|()| device.with("mark the end of a launch", || run.ends[rank].record(&streams[rank])));
+            if let Err(error) = launched {
+                // The ranks that have begun would wait for this one for ever.
+                run.abort();
+                run.drain()?;
+                return Err(error);
+            }
+            last[rank] = Some(run.ends[rank].clone());
+        }
+        Ok(Arc::new(run))
+    }
+}
+
+impl GpuKernel {
+    fn launch(&self, device: &Device, stream: &CudaStream, start: &mut Start<'_>) -> Result<(), Error> {
+        let variant = &self.spec.variants[start.variant];
+        let function = self.variants[start.variant].functions[device.rank].0;
+        let params = &mut [start.params[device.rank].as_mut_ptr().cast()];
+        let (grid, block) = ((start.ctas, 1, 1), (variant.threads, 1, 1));
+        // SAFETY: the entry takes one parameter, of this size and layout; a launch in flight holds what it points at.
+        device.with("launch a kernel", || unsafe {
+            result::launch_kernel(function, grid, block, variant.shared_bytes, stream.cu_stream(), params)
+        })
+    }
+}
+
+struct GpuRun {
+    kernel: &'static str,
+    devices: Vec<Arc<Device>>,
+    /// The end of this launch on each rank.
+    ends: Vec<Arc<CudaEvent>>,
+    /// The end of the launch before on each rank.
+    before: Last,
+    /// Address of each rank's region.
+    regions: Vec<u64>,
+    start_limit: Duration,
+}
+
+impl GpuRun {
+    /// Whether everything up to these events has ended.
+    fn reached<'e>(&self, events: impl Iterator<Item = &'e Arc<CudaEvent>>) -> Result<bool, Error> {
+        for (device, event) in self.devices.iter().zip(events) {
+            if !device.with("look for the end of a launch", || event.try_is_complete())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stops every rank.
+    fn abort(&self) {
+        for (device, region) in self.devices.iter().zip(&self.regions) {
+            let word = region + offset_of!(Control, abort) as u64;
+            // SAFETY: the word lies in the rank's region. It is copied and not set, since that would take an SM,
+            // and the launch may hold them all. If the GPU fails, there is nothing to stop there.
+            let _ = device.copy("stop a launch", |stream| unsafe { result::memcpy_htod_async(word, &[1u32], stream) });
+        }
+    }
+
+    /// The first rank that has neither ended this launch nor begun with it.
+    fn missing(&self) -> Result<Option<usize>, Error> {
+        for (device, (end, region)) in self.devices.iter().zip(self.ends.iter().zip(&self.regions)) {
+            if device.with("look for the end of a launch", || end.try_is_complete())? {
+                continue;
+            }
+            let word = |offset: usize| -> Result<u32, Error> {
+                let mut word = [0];
+                // SAFETY: the word lies in the rank's region.
+                device.copy("look whether a launch has begun", |stream| unsafe {
+                    result::memcpy_dtoh_async(&mut word, region + offset as u64, stream)
+                })?;
+                Ok(word[0])
+            };
+            let started = offset_of!(Control, started) + device.rank * size_of::<u32>();
+            if word(started)? == word(offset_of!(Control, epoch))? {
+                return Ok(Some(device.rank));
+            }
+        }
+        Ok(None)
+    }
+
+    fn watch(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        let mut first_turn = None;
+        while !self.reached(self.ends.iter())? {
+            if begun.elapsed() < SPIN {
+                thread::yield_now();
+                continue;
+            }
+            thread::sleep(NAP);
+            if first_turn.is_none() && self.reached(self.before.iter().flatten())? {
+                first_turn = Some(Instant::now());
+            }
+            if first_turn.is_some_and(|turn: Instant| turn.elapsed() >= self.start_limit) {
+                if let Some(rank) = self.missing()? {
+                    return Err(Error::NotStarted { kernel: self.kernel, rank, after: self.start_limit });
+                }
+                first_turn = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run for GpuRun {
+    fn is_finished(&self) -> bool {
+        self.reached(self.ends.iter()).unwrap_or(true)
+    }
+
+    fn finish(&self) -> Result<Vec<Event>, Error> {
+        self.watch().inspect_err(|_| self.abort())?;
+        Ok(Vec::new())
+    }
+
+    fn drain(&self) -> Result<(), Error> {
+        for (device, end) in self.devices.iter().zip(&self.ends) {
+            device.with("wait for a launch", || end.synchronize())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! GPUs: the platform behind a world of them.
+
+mod device;
+mod driver;
+mod launch;
+mod memory;
+mod module;
+mod order;
+mod tensor_map;
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use entwine_device::abi::{MAX_WORLD, MatrixArg};
+
+use self::device::Device;
+use self::launch::GpuKernel;
+use self::memory::DeviceBlock;
+use self::order::Order;
+use crate::error::Error;
+use crate::platform::{Memory, Platform, Program};
+use crate::spec::{ElementType, KernelSpec};
+
+/// GPUs that reach each other's memory, one for each rank.
+pub(crate) struct Gpus {
+    devices: Vec<Arc<Device>>,
+    order: Arc<Order>,
+    start_limit: Duration,
+}
+
+impl Gpus {
+    /// Opens these GPUs, or all of the machine.
+    pub fn open(named: Option<&[usize]>, start_limit: Duration) -> Result<Self, Error> {
+        driver::initialise()?;
+        let ordinals = device::ordinals(named)?;
+        if !(1..=MAX_WORLD).contains(&ordinals.len()) {
+            return Err(Error::WorldSize(ordinals.len()));
+        }
+        if ordinals.len() > 1 && env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value != "0") {
+            return Err(Error::LaunchBlocking { ranks: ordinals.len() });
+        }
+        let order = Arc::new(Order::new(ordinals.len()));
+        let devices = ordinals.into_iter().enumerate();
+        let devices = devices.map(|(rank, ordinal)| Ok(Arc::new(Device::open(rank, ordinal, order.clone())?)));
+        let devices: Vec<_> = devices.collect::<Result<_, Error>>()?;
+        for from in &devices {
+            for to in devices.iter().filter(|to| to.rank != from.rank) {
+                from.reach(to)?;
+            }
+        }
+        Ok(Gpus { devices, order, start_limit })
+    }
+}
+
+impl Platform for Gpus {
+    fn ranks(&self) -> usize {
+        self.devices.len()
+    }
+
+    fn processors(&self) -> u32 {
+        self.devices.iter().map(|device| device.processors).min().expect("a world has a rank")
+    }
+
+    fn allocate(&self, rank: usize, bytes: usize) -> Result<Box<dyn Memory>, Error> {
+        Ok(Box::new(DeviceBlock::zeroed(&self.devices[rank], bytes)?))
+    }
+
+    fn allocate_shared(&self, bytes: usize) -> Result<Box<dyn Memory>, Error> {
+        Ok(Box::new(memory::pinned(&self.devices[0], bytes)?))
+    }
+
+    unsafe fn adopt(&self, rank: usize, address: u64) -> Box<dyn Memory> {
+        // SAFETY: as the caller promised.
+        Box::new(unsafe { DeviceBlock::foreign(&self.devices[rank], address) })
+    }
+
+    fn describe(
+        &self,
+        rank: usize,
+        matrix: &MatrixArg,
+        element: ElementType,
+    ) -> Result<Option<Box<dyn Memory>>, Error> {
+        let maps = tensor_map::describe(&self.devices[rank], matrix, element)?;
+        Ok(maps.map(|maps| Box::new(maps) as _))
+    }
+
+    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(GpuKernel::load(spec, &self.devices, &self.order, self.start_limit)?))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        let last = self.order.lock().clone();
+        for (device, event) in self.devices.iter().zip(last) {
+            if let Some(event) = event {
+                device.with("wait for a launch", || event.synchronize())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Compiled kernels on GPUs: the driver's compiler, and whether all CTAs of a launch can be resident.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+use entwine_device::abi::{ChannelArg, Head, MatrixArg};
+
+use super::device::Device;
+use crate::error::Error;
+use crate::spec::{ArgumentKind, KernelSpec, VariantSpec};
+
+/// Bytes for the log of the driver's compiler.
+const LOG_BYTES: usize = 16 << 10;
+
+/// A kernel crate's device code, loaded on one GPU.
+pub(super) struct Module {
+    device: Arc<Device>,
+    module: sys::CUmodule,
+}
+
+// SAFETY: the driver's handles may be used from any thread.
+unsafe impl Send for Module {}
+unsafe impl Sync for Module {}
+
+/// An entry of a module.
+#[derive(Clone, Copy)]
+pub(super) struct Function(pub sys::CUfunction);
+
+// SAFETY: the driver's handles may be used from any thread.
+unsafe impl Send for Function {}
+unsafe impl Sync for Function {}
+
+impl Module {
+    /// Compiles a kernel's PTX for a GPU.
+    pub fn load(device: &Arc<Device>, kernel: &'static KernelSpec) -> Result<Self, Error> {
+        let ptx = CString::new(kernel.ptx.ok_or(Error::NoDeviceCode { kernel: kernel.name })?);
+        let ptx = ptx.expect("PTX is text, without NUL");
+        let mut log = vec![0u8; LOG_BYTES];
+        let mut options =
+            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
+        let mut module = ptr::null_mut();
+        let compiled = device.with("load a module", || {
+            // SAFETY: the PTX ends with NUL, and the options say where the log goes and how long it may be.
+            let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+            unsafe { sys::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options, values) }.result()
+        });
+        match compiled {
+            Err(Error::Cuda { device, source, .. }) => {
+                let length = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+                let log = String::from_utf8_lossy(&log[..length]).into_owned();
+                Err(Error::Compile { kernel: kernel.name, device, source, log })
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(Module { device: device.clone(), module }),
+        }
+    }
+
+    /// A variant's entry, ready to be launched, and how many of its CTAs are resident at once.
+    pub fn variant(&self, kernel: &'static KernelSpec, variant: &VariantSpec) -> Result<(Function, u32), Error> {
+        let name = CString::new(variant.entry).expect("an entry's name has no NUL");
+        // SAFETY: the module is loaded.
+        let function =
+            self.device.with("find a kernel's entry", || unsafe { result::module::get_function(self.module, name) })?;
+        self.check_params(kernel, function)?;
+        let not_resident = |shared_limit| Error::NotResident {
+            kernel: kernel.name,
+            tile: variant.tile,
+            device: self.device.ordinal,
+            threads: variant.threads,
+            shared_bytes: variant.shared_bytes,
+            shared_limit,
+        };
+        let limit = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let limit = self.device.with("ask for its shared memory", || self.device.context.attribute(limit))? as u32;
+        if variant.shared_bytes > limit {
+            return Err(not_resident(limit));
+        }
+        let (threads, shared) = (variant.threads as i32, variant.shared_bytes as usize);
+        let mut per_processor = 0;
+        self.device.with("prepare a kernel", || {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to a loaded module; the last call writes one integer.
+            unsafe {
+                sys::cuFuncSetAttribute(function, attribute, shared as i32).result()?;
+                sys::cuFuncLoad(function).result()?;
+                sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut per_processor, function, threads, shared).result()
+            }
+        })?;
+        match per_processor {
+            0 => Err(not_resident(limit)),
+            _ => Ok((Function(function), self.device.processors * per_processor as u32)),
+        }
+    }
+
+    /// The entry must take as many bytes of parameters as will be passed.
+    fn check_params(&self, kernel: &'static KernelSpec, function: sys::CUfunction) -> Result<(), Error> {
+        let (mut offset, mut size) = (0, 0);
+        self.device.with("ask for a kernel's parameters", || {
+            // SAFETY: the call writes two integers.
+            unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut size) }.result()
+        })?;
+        let is_matrix = |kind: &ArgumentKind| matches!(kind, ArgumentKind::Matrix { .. });
+        let matrices = kernel.arguments.iter().filter(|argument| is_matrix(&argument.kind)).count();
+        let scalars = kernel.arguments.len() - matrices;
+        let expected = size_of::<Head>()
+            + matrices * size_of::<MatrixArg>()
+            + kernel.channels.len() * size_of::<ChannelArg>()
+            + scalars * size_of::<u64>();
+        if size == expected {
+            return Ok(());
+        }
+        let problem = format!(
+            "its device code takes {size} bytes of parameters and its launcher passes {expected}: they were built from \
+             different versions; rebuild both"
+        );
+        Err(Error::Launch { kernel: kernel.name, problem })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _order = self.device.order.lock();
+        // SAFETY: a kernel's launches hold its modules. A failure here is a failure of the context, which the
+        // next call reports.
+        let _ = self.device.with("unload a module", || unsafe { result::module::unload(self.module) });
+    }
+}

@@ -1,0 +1,24 @@
+//! The order of launches on every GPU of a world.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use cudarc::driver::CudaEvent;
+
+/// The end of each rank's last launch.
+pub(super) type Last = Vec<Option<Arc<CudaEvent>>>;
+
+/// Held while a launch is started on one rank after the other, so that all ranks see the same order; and while memory
+/// is allocated or freed, which may block behind a rank that waits for one which has not been started yet.
+pub(super) struct Order(Mutex<Last>);
+
+impl Order {
+    /// The order of a world in which nothing was launched.
+    pub fn new(ranks: usize) -> Self {
+        Order(Mutex::new(vec![None; ranks]))
+    }
+
+    /// Keeps everyone else from starting, allocating and freeing.
+    pub fn lock(&self) -> MutexGuard<'_, Last> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
