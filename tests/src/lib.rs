@@ -1,3 +1,8 @@
 //! Checks that more than one of the test programs needs.
 
 pub mod ptx;
+
+/// The code of the README, run on simulated ranks.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

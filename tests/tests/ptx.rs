@@ -1,7 +1,17 @@
 //! The structure of PTX: that each rule catches what it is for, and that the ready-made kernels keep them all.
 
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use entwine::spec::KernelSpec;
+use entwine_build::assembler;
 use entwine_build::ptx::Module;
-use entwine_tests::ptx::violations;
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_tests::ptx::{matrix_instructions, violations};
+
+const KERNELS: [&KernelSpec; 4] =
+    [&gemm::SPEC, &gemm_reduce_scatter::SPEC, &gemm_all_reduce::SPEC, &all_gather_gemm::SPEC];
 
 const SOUND: &str = "
 .visible .entry sound(
@@ -87,4 +97,49 @@ fn a_bulk_load_follows_an_acquire_and_a_proxy_fence() {
 #[test]
 fn an_entry_has_its_launch_bounds() {
     assert!(said_after(".maxntid 384\n", "").contains("no `.maxntid`"));
+}
+
+/// The PTX of the ready-made kernels; `None` where there is no compiler for the device, and none is required.
+fn kernels() -> Option<Module> {
+    let ptx = KERNELS[0].ptx.map(Module::from_text);
+    if ptx.is_none() {
+        skip("the kernels were built without PTX");
+    }
+    ptx
+}
+
+/// Leaves a check out, unless it is required.
+fn skip(reason: &str) {
+    assert!(env::var_os("ENTWINE_REQUIRE_DEVICE").is_none(), "{reason}: `cargo xtask test` installs what is missing");
+    eprintln!("skipped: {reason}");
+}
+
+#[test]
+fn every_variant_of_a_kernel_has_a_sound_entry() {
+    let Some(module) = kernels() else { return };
+    let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
+    for variant in &variants {
+        assert!(module.entries().any(|entry| entry.name == variant.entry), "{}", variant.entry);
+    }
+    assert_eq!(module.entries().count(), variants.len());
+    assert_eq!(violations(&module), [""; 0]);
+    assert_eq!(module.functions_with_local_memory().next(), None);
+}
+
+#[test]
+fn kernels_assemble_to_machine_code_that_runs_at_full_speed() {
+    let Some(module) = kernels() else { return };
+    if !assembler::is_installed() {
+        return skip("no `ptxas` on the search path");
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (ptx, cubin) = (directory.join("kernels.ptx"), directory.join("kernels.cubin"));
+    fs::write(&ptx, module.text()).unwrap();
+    let report = assembler::assemble(&ptx, &cubin).unwrap();
+    assert_eq!(report.faults(), [""; 0]);
+
+    let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
+    assert!(module.entries().all(|entry| matrix_instructions(&entry) > 0), "every ready-made kernel multiplies");
+    let in_machine_code = assembler::disassemble(&cubin).unwrap().matches("HGMMA.").count();
+    assert!(in_machine_code >= in_ptx, "{in_machine_code} matrix instructions, {in_ptx} in the PTX");
 }
