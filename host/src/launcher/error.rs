@@ -115,16 +115,6 @@ pub enum Error {
         /// The most dynamic shared memory that the GPU gives a CTA, in bytes.
         shared_limit: u32,
     },
-    /// The grid has fewer CTAs than the stages set aside.
-    #[error("kernel `{kernel}`: its stages set {reserved} CTAs aside, but only {resident} CTAs are resident on a rank")]
-    TooFewCtas {
-        /// The kernel.
-        kernel: &'static str,
-        /// The CTAs that stages have to themselves.
-        reserved: u32,
-        /// The CTAs that are resident at once.
-        resident: u32,
-    },
     /// A kernel has no variant for what was asked.
     #[error("kernel `{kernel}` was not compiled for {wanted}; there is: {available}")]
     NoVariant {

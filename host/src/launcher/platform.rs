@@ -1,6 +1,7 @@
 //! What a world's ranks run on, GPUs or threads of this process: the few things that differ between them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use entwine_device::abi::MatrixArg;
 use entwine_device::cpu::Event;
@@ -34,6 +35,9 @@ pub(crate) trait Platform: Send + Sync {
 
     /// Makes every variant of a kernel ready to start on every rank.
     fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error>;
+
+    /// Holds a rank up: what is started from now on begins there `by` late.
+    fn delay(&self, rank: usize, by: Duration) -> Result<(), Error>;
 
     /// Waits for everything that was started.
     fn synchronize(&self) -> Result<(), Error>;

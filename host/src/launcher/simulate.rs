@@ -1,6 +1,7 @@
 //! Simulated ranks: the platform whose memory is this process's and whose CTAs are threads.
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use entwine_device::abi::MatrixArg;
 use entwine_device::cpu::{Event, Fabric, Launch};
@@ -64,6 +65,11 @@ impl Platform for SimulatedRanks {
 
     fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error> {
         Ok(Box::new(SimulatedKernel { spec, ranks: self.0.clone() }))
+    }
+
+    fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {
+        self.0.fabric.delay(rank as u32, by);
+        Ok(())
     }
 
     fn synchronize(&self) -> Result<(), Error> {

@@ -72,6 +72,12 @@ impl World {
         self.0.platform.synchronize()
     }
 
+    /// Holds a rank up: the next launch begins there `by` late; on simulated ranks those after it too.
+    #[doc(hidden)]
+    pub fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {
+        self.0.platform.delay(rank, by)
+    }
+
     /// Whether nothing was written outside any live allocation of a world with guards.
     #[doc(hidden)]
     pub fn guards_intact(&self) -> Result<bool, Error> {

@@ -1,6 +1,9 @@
 //! One rank's GPU, and its links to the others.
 
+use std::ffi::c_void;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
@@ -56,6 +59,19 @@ impl Device {
         self.with(action, || {
             enqueue(self.copies.cu_stream())?;
             self.copies.synchronize()
+        })
+    }
+
+    /// Holds its own stream of launches up.
+    pub fn delay(&self, by: Duration) -> Result<(), Error> {
+        unsafe extern "C" fn sleep(by: *mut c_void) {
+            // SAFETY: the pointer is the box below, and a host function is called once.
+            thread::sleep(*unsafe { Box::from_raw(by.cast::<Duration>()) });
+        }
+        let by = Box::into_raw(Box::new(by)).cast();
+        // SAFETY: the stream is alive, and the function owns what it is given.
+        self.with("hold a stream up", || unsafe {
+            result::stream::launch_host_function(self.launches.cu_stream(), sleep, by)
         })
     }
 

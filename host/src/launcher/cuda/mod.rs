@@ -89,6 +89,10 @@ impl Platform for Gpus {
         Ok(Box::new(GpuKernel::load(spec, &self.devices, &self.order, self.start_limit)?))
     }
 
+    fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {
+        self.devices[rank].delay(by)
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         let last = self.order.lock().clone();
         for (device, event) in self.devices.iter().zip(last) {
