@@ -13,6 +13,10 @@ impl Clock {
         self.0.get(lane).copied().unwrap_or(0)
     }
 
+    fn knows(&self, earlier: Use) -> bool {
+        self.of(earlier.lane) >= earlier.time
+    }
+
     fn advance(&mut self, lane: usize) {
         if self.0.len() <= lane {
             self.0.resize(lane + 1, 0);
@@ -106,28 +110,32 @@ impl Clocks {
         }
     }
 
+    /// The host has seen all that ever ran: what is yet to come is ordered after it.
+    pub(super) fn forget(&mut self) {
+        self.signals.clear();
+        self.slots.clear();
+    }
+
     /// The lane reads a slot.
     pub(super) fn read(&mut self, lane: usize, slot: u64) -> Result<(), Race> {
-        let clock = self.lane(lane).clone();
+        let time = self.lane(lane).of(lane);
         let history = self.slots.entry(slot).or_default();
-        match history.written {
-            Some(written) if clock.of(written.lane) >= written.time => {}
-            _ => return Err(Race),
+        if !history.written.is_some_and(|written| self.lanes[lane].knows(written)) {
+            return Err(Race);
         }
         history.read.retain(|read| read.lane != lane);
-        history.read.push(Use { lane, time: clock.of(lane) });
+        history.read.push(Use { lane, time });
         Ok(())
     }
 
     /// The lane overwrites a slot.
     pub(super) fn write(&mut self, lane: usize, slot: u64) -> Result<(), Race> {
-        let clock = self.lane(lane).clone();
+        let time = self.lane(lane).of(lane);
         let history = self.slots.entry(slot).or_default();
-        if history.read.iter().chain(&history.written).any(|earlier| clock.of(earlier.lane) < earlier.time) {
+        if !history.read.iter().chain(&history.written).all(|&earlier| self.lanes[lane].knows(earlier)) {
             return Err(Race);
         }
-        history.read.clear();
-        history.written = Some(Use { lane, time: clock.of(lane) });
+        *history = History { written: Some(Use { lane, time }), read: Vec::new() };
         Ok(())
     }
 }

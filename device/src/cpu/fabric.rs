@@ -91,10 +91,15 @@ impl Watch {
         (0..self.head.world).all(|of| reached(self.word_of(self.regions().started(self.head.rank, of)), self.epoch))
     }
 
-    /// Whether the rank that should have sent has left the launch, so that it never will.
+    /// Whether the rank that should have sent (any other, where it can't be told) has left the launch, so
+    /// that it never will.
     fn never_comes(&self) -> bool {
-        let peer = self.missing.peer;
-        peer != NONE && reached(self.word_of(self.regions().finished(self.head.rank, peer)), self.epoch)
+        let Head { rank, world, .. } = self.head;
+        let left = |of| reached(self.word_of(self.regions().finished(rank, of)), self.epoch);
+        match self.missing.peer {
+            NONE => (0..world).all(|of| of == rank || left(of)),
+            peer => left(peer),
+        }
     }
 
     fn word_of(&self, address: u64) -> u32 {
@@ -259,7 +264,12 @@ impl Fabric {
 
     /// The host has seen that its launches have left every rank.
     pub(super) fn settle(&self) {
-        self.with(|state| (0..self.world).for_each(|rank| state.clocks.acquire_on_host(self.turn(rank))));
+        self.with(|state| {
+            (0..self.world).for_each(|rank| state.clocks.acquire_on_host(self.turn(rank)));
+            if state.running == 0 {
+                state.clocks.forget();
+            }
+        });
     }
 
     /// The rank has started an epoch: tells every rank, and those that wait, whose deadlines may now run.

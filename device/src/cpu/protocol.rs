@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::vec::Vec;
 
+use super::clock::Race;
 use super::fabric::{Break, Fabric, Want, Watch};
 use super::fault::{Abandoned, Panicked, abandon, named};
 use super::region::Regions;
@@ -94,7 +95,7 @@ impl Cta {
             }
             let data = self.outgoing(slot, receiver);
             if written != Some(data) {
-                self.fabric.write(self.lane(), data).unwrap_or_else(|_| self.race(slot, receiver));
+                self.ordered(slot, receiver, self.fabric.write(self.lane(), data));
                 write(data);
                 written = Some(data);
             }
@@ -114,7 +115,7 @@ impl Cta {
         }
         self.event(EventKind::Ready, Some(slot));
         let data = self.incoming(slot);
-        self.fabric.read(self.lane(), data).unwrap_or_else(|_| self.race(slot, sender));
+        self.ordered(slot, sender, self.fabric.read(self.lane(), data));
         data
     }
 
@@ -151,6 +152,9 @@ impl Cta {
     /// Waits until the receiver of the launch before last is done with the slot.
     fn reuse(&self, slot: &SlotPlace, receiver: u32) {
         self.check_rank(slot, receiver);
+        if slot.arg.pull != 0 && slot.index[0] != self.head.rank {
+            self.out_of_range(slot, receiver);
+        }
         if slot.acknowledged && !self.fabric.is_broken(Break::OverwriteEarly) {
             let signal = self.regions().finished(self.head.rank, receiver);
             let want = Want { signal, count: self.epoch.wrapping_sub(2) };
@@ -230,8 +234,11 @@ impl Cta {
         self.give_up(self.record(FaultKind::SlotOutOfRange).at_slot(slot, peer))
     }
 
-    fn race(&self, slot: &SlotPlace, peer: u32) -> ! {
-        self.give_up(self.record(FaultKind::Race).at_slot(slot, peer))
+    /// Gives up if two uses of a slot race; slots without data share an address and can't.
+    fn ordered(&self, slot: &SlotPlace, peer: u32, used: Result<(), Race>) {
+        if used.is_err() && slot.arg.slot_bytes != 0 {
+            self.give_up(self.record(FaultKind::Race).at_slot(slot, peer));
+        }
     }
 
     fn give_up(&self, fault: FaultRecord) -> ! {

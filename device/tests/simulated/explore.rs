@@ -1,0 +1,97 @@
+//! Interleavings picked by a scheduler: the protocol holds in all of them, and each way to break it is found.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use entwine_device::abi::{FaultKind, FaultRecord, NONE};
+use entwine_device::cpu::{Break, explore};
+
+use crate::ranks::Ranks;
+use crate::{all_gather, faults, forward, reduce_scatter};
+
+const ITERATIONS: usize = 200;
+
+/// Overlapping launches of `forward` on two ranks of two CTAs; what they compute counts if nothing failed.
+fn forwards(broken: Option<Break>) -> Vec<FaultRecord> {
+    let mut ranks = Ranks::new(2, 2);
+    if let Some(broken) = broken {
+        ranks.fabric.break_protocol(broken);
+    }
+    let problems: Vec<_> = (0..4).map(|seed| forward::Problem::new(2, [64, 128], seed, seed % 2 == 0)).collect();
+    let launches: Vec<_> = problems.iter().map(|problem| problem.launch(&ranks)).collect();
+    drop(launches);
+    let faults = ranks.take_faults();
+    if faults.is_empty() {
+        problems.iter().for_each(forward::Problem::check);
+    }
+    faults
+}
+
+#[test]
+fn forward_holds() {
+    explore(ITERATIONS, || assert!(forwards(None).is_empty()));
+}
+
+#[test]
+fn reduce_scatter_holds() {
+    explore(ITERATIONS, || {
+        let mut ranks = Ranks::new(3, 1);
+        let problems: Vec<_> =
+            (0..3).map(|seed| reduce_scatter::Problem::new(3, [150, 200, 4], seed, seed == 1)).collect();
+        let launches: Vec<_> = problems.iter().map(|problem| problem.launch(&ranks)).collect();
+        drop(launches);
+        assert!(ranks.take_faults().is_empty());
+        problems.iter().for_each(reduce_scatter::Problem::check);
+    });
+}
+
+#[test]
+fn all_gather_holds() {
+    explore(ITERATIONS, || {
+        let mut ranks = Ranks::new(2, 2);
+        let problems = [false, true].map(|pull| all_gather::Problem::new(2, [300, 100, 4], pull));
+        let launches = problems.each_ref().map(|problem| problem.launch::<true>(&ranks));
+        drop(launches);
+        assert!(ranks.take_faults().is_empty());
+        problems.iter().for_each(all_gather::Problem::check);
+    });
+}
+
+/// The races found in all interleavings, each of which names where it was.
+fn finds(broken: Break) {
+    let found = Arc::new(AtomicUsize::new(0));
+    let races = found.clone();
+    explore(ITERATIONS, move || {
+        for fault in forwards(Some(broken)).iter().filter(|fault| fault.kind == FaultKind::Race as u32) {
+            let [row, column, ..] = fault.tile;
+            assert_eq!((fault.stage, fault.channel, fault.slot), (0, 0, [0, row, column, NONE]));
+            races.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert_ne!(found.load(Ordering::Relaxed), 0, "{broken:?} was never found");
+}
+
+#[test]
+fn an_early_overwrite_is_found() {
+    finds(Break::OverwriteEarly);
+}
+
+#[test]
+fn an_early_read_is_found() {
+    finds(Break::ReadEarly);
+}
+
+#[test]
+fn an_early_signal_is_found() {
+    finds(Break::SignalEarly);
+}
+
+#[test]
+fn a_deadlock_is_found() {
+    explore(ITERATIONS, || {
+        let mut ranks = Ranks::new(3, 1);
+        faults::launch(&ranks, faults::waits_in_a_circle).join();
+        let faults = ranks.take_faults();
+        assert!(faults.len() == 3 && faults.iter().all(|fault| fault.kind == FaultKind::Deadlock as u32));
+    });
+}

@@ -1,0 +1,13 @@
+//! Whole kernels on simulated ranks, woven by hand.
+
+mod all_gather;
+#[cfg(feature = "explore")]
+mod explore;
+mod faults;
+mod forward;
+mod launches;
+mod ranks;
+mod reduce_scatter;
+mod row_maximum;
+mod tensor;
+mod timeline;
