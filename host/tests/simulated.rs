@@ -254,6 +254,36 @@ fn foreign_memory_is_checked_and_used() {
 }
 
 #[test]
+fn graphs_and_single_launches_alternate() {
+    let world = World::simulated(3).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let shape = [192, 128];
+    let a = input(&world, 0, shape);
+    let mut c = output(&world, shape);
+    let graph = kernel.graph(5, Args { a: &a, c: &mut c }).unwrap();
+    for round in 1..4 {
+        graph.launch().unwrap().wait().unwrap();
+        launch_and_check(&kernel, &world, round, [192 * round, 64 * round]);
+    }
+    let replays: Vec<_> = (0..4).map(|_| graph.launch().unwrap()).collect();
+    replays.into_iter().for_each(|replay| replay.wait().unwrap());
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
+}
+
+#[test]
+fn a_graph_works_again_after_a_fault() {
+    let world = World::simulated(2).unwrap();
+    let kernel = with_dropped_signal(&world);
+    let shape = [256, 128];
+    let (a, other) = (input(&world, 0, shape), input(&world, 1, shape));
+    let (mut c, mut d) = (output(&world, shape), output(&world, shape));
+    let graph = kernel.graph(2, Args { a: &a, c: &mut c }).unwrap();
+    assert!(kernel.launch(Args { a: &other, c: &mut d }).unwrap().wait().is_err());
+    graph.launch().unwrap().wait().unwrap();
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
+}
+
+#[test]
 fn a_launch_can_be_recorded() {
     let world = World::simulated(2).unwrap();
     let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();

@@ -2,21 +2,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use entwine_device::abi::{Head, NONE};
-
-use crate::arguments::{ArgumentValue, Arguments, Bound, KernelType};
-use crate::dims;
+use crate::arguments::{Arguments, KernelType};
 use crate::error::Error;
-use crate::extent::Sizes;
+use crate::graph::Graph;
 use crate::injection::{Injected, Injection};
-use crate::launch::{InFlight, Launch, Launches};
-use crate::params::params;
-use crate::platform::{Program, Start};
-use crate::region::{Layout, Region};
-use crate::spec::{ArgumentKind, ElementType, KernelSpec};
+use crate::launch::Launch;
+use crate::loaded::Loaded;
+use crate::request::Request;
 use crate::timeline::Timeline;
 use crate::variant;
 use crate::world::World;
@@ -30,11 +25,12 @@ pub struct Kernel<K> {
     kernel: PhantomData<fn() -> K>,
 }
 
+/// What a kernel's user has set.
 #[derive(Clone, Copy)]
-struct Settings {
-    tile: Option<(u32, u32)>,
-    deadline: Duration,
-    link_limit: u32,
+pub(crate) struct Settings {
+    pub tile: Option<(u32, u32)>,
+    pub deadline: Duration,
+    pub link_limit: u32,
 }
 
 impl<K: KernelType> Kernel<K> {
@@ -78,8 +74,8 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// There is no such rank or channel, or the slot has the wrong number of coordinates.
     pub fn inject(&self, injection: Injection<'_>) -> Result<(), Error> {
-        let injected = Injected::resolve(K::SPEC, self.loaded.world.ranks(), injection)?;
-        self.loaded.lock().injected = Some(injected);
+        let injected = Injected::resolve(K::SPEC, self.loaded.world().ranks(), injection)?;
+        self.loaded.inject(injected);
         Ok(())
     }
 
@@ -104,169 +100,44 @@ impl<K: KernelType> Kernel<K> {
         self.start(arguments, Some(streams), false)
     }
 
+    /// Prepares `launches` launches in a row, which then start with one call on each rank: on GPUs as CUDA graphs, whose
+    /// launches cost less than the same number of single ones.
+    ///
+    /// # Errors
+    /// As for [`Kernel::launch`].
+    pub fn graph<'a>(&self, launches: u32, arguments: impl Arguments<'a, Kernel = K>) -> Result<Graph<'a>, Error> {
+        Ok(Graph::new(&self.loaded, self.check(arguments)?, launches))
+    }
+
     /// Launches the kernel, waits for it and tells what each CTA did when. Nothing else should run on the world
     /// meanwhile.
     ///
     /// # Errors
     /// As for [`Kernel::launch`] and [`Launch::wait`]; GPUs, which keep no such record yet.
     pub fn record<'a>(&self, arguments: impl Arguments<'a, Kernel = K>) -> Result<Timeline, Error> {
-        self.loaded.world.synchronize()?;
+        self.loaded.world().synchronize()?;
         let events = self.start(arguments, None, true)?.wait_recorded()?;
         Ok(Timeline::new(K::SPEC, events))
     }
 
-    fn start<'a, A: Arguments<'a, Kernel = K>>(
+    fn start<'a>(
         &self,
-        arguments: A,
+        arguments: impl Arguments<'a, Kernel = K>,
         streams: Option<&[crate::Stream]>,
         record: bool,
     ) -> Result<Launch, Error> {
-        let flight = self.loaded.launch(&self.settings, A::element(), arguments.into_values(), streams, record)?;
+        let request = self.check(arguments)?;
+        let flight = self.loaded.launch(&request, streams, record)?;
         Ok(Launch::new(self.loaded.clone(), flight))
+    }
+
+    fn check<'a, A: Arguments<'a, Kernel = K>>(&self, arguments: A) -> Result<Request, Error> {
+        Request::check(K::SPEC, self.loaded.world(), &self.settings, A::element(), arguments.into_values())
     }
 }
 
 impl<K: KernelType> fmt::Debug for Kernel<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel").field("name", &K::SPEC.name).finish_non_exhaustive()
-    }
-}
-
-/// A loaded kernel, whatever its type.
-pub(crate) struct Loaded {
-    spec: &'static KernelSpec,
-    world: World,
-    program: Box<dyn Program>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    launches: Launches,
-    region: Option<Region>,
-    /// The layout of the last launch.
-    layout: Option<Layout>,
-    injected: Option<Injected>,
-    /// A launch failed while it was being started.
-    in_doubt: bool,
-}
-
-impl Loaded {
-    fn new(spec: &'static KernelSpec, world: &World) -> Result<Self, Error> {
-        let program = world.platform().load(spec)?;
-        Ok(Loaded { spec, world: world.clone(), program, state: Mutex::default() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Waits for a launch, and for those before it, and says what became of it.
-    pub fn settle(&self, flight: &InFlight) -> Result<(), Error> {
-        // Without the lock, so that others can launch meanwhile.
-        let _ = flight.end();
-        self.lock().launches.settle_through(self.spec, flight);
-        flight.outcome().expect("a launch in flight has been settled").clone()
-    }
-
-    fn launch(
-        &self,
-        settings: &Settings,
-        element: Option<ElementType>,
-        values: Vec<ArgumentValue<'_>>,
-        streams: Option<&[crate::Stream]>,
-        record: bool,
-    ) -> Result<Arc<InFlight>, Error> {
-        let element = element.unwrap_or(self.spec.variants[0].element);
-        let arguments = Bound::check(self.spec, &self.world, element, values)?;
-        let dims = dims::bind(self.spec, &arguments)?;
-        let sizes = Sizes { dims: &dims, world: self.world.ranks() as u32, tile: (1, 1) };
-        let processors = self.world.platform().processors();
-        let index = variant::choose(self.spec, element, settings.tile, sizes, processors)?;
-        let variant = &self.spec.variants[index];
-        let sizes = Sizes { tile: variant.tile, ..sizes };
-        dims::check(self.spec, &arguments, &sizes)?;
-        let layout = Layout::of(self.spec, variant.element, &sizes)?;
-
-        let mut state = self.lock();
-        state.launches.settle_ended(self.spec)?;
-        state.recover()?;
-        let faults = state.launches.board(&self.world)?;
-        let region = state.region_for(self, &layout)?;
-        let channels: Vec<_> = region.channels(&layout).collect();
-        let regions = region.addresses();
-        let ctas = self.program.resident(index);
-        let head = |rank: usize| Head {
-            rank: rank as u32,
-            world: sizes.world,
-            ctas,
-            link_limit: settings.link_limit,
-            deadline_ns: u64::try_from(settings.deadline.as_nanos()).unwrap_or(u64::MAX),
-            regions: region.table(rank),
-            fault: faults.address(rank),
-            fabric: 0,
-            drop_channel: NONE,
-            drop_slot: NONE,
-            dims,
-        };
-        let mut heads: Vec<_> = (0..self.world.ranks()).map(head).collect();
-        let fenced = state.layout.as_ref().is_some_and(|last| *last != layout);
-        if let Some(injected) = state.injected.take() {
-            injected.apply(self.spec, &channels, &mut heads)?;
-        }
-        let mut rank_params = Vec::new();
-        for (rank, head) in heads.iter().enumerate() {
-            let matrices = arguments.matrices.iter().map(|matrix| {
-                let sharded = matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. });
-                matrix.ranks[rank].argument(&self.world, rank, if sharded { sizes.world } else { 1 })
-            });
-            let matrices: Vec<_> = matrices.collect::<Result<_, _>>()?;
-            rank_params.push(params(head, &matrices, &channels, &arguments.scalars));
-        }
-        let start = Start { variant: index, params: rank_params, regions, ctas, fenced, streams, record };
-        let run = self.program.start(start).inspect_err(|error| {
-            state.launches.give_up(error);
-            state.in_doubt = true;
-        })?;
-        state.layout = Some(layout);
-        let matrices = arguments.matrices.into_iter().flat_map(|matrix| matrix.ranks).collect();
-        let flight = Arc::new(InFlight::new(run, faults, matrices));
-        state.launches.push(flight.clone());
-        Ok(flight)
-    }
-}
-
-impl State {
-    /// After a failure: waits until every rank has really ended, and puts them at one epoch again.
-    fn recover(&mut self) -> Result<(), Error> {
-        self.in_doubt |= self.launches.drain()?;
-        if let (true, Some(region)) = (self.in_doubt, &self.region) {
-            region.reset(region.epoch()?.wrapping_add(1))?;
-        }
-        self.in_doubt = false;
-        Ok(())
-    }
-
-    /// The region, grown if need be so that `layout` fits.
-    fn region_for(&mut self, kernel: &Loaded, layout: &Layout) -> Result<&Region, Error> {
-        if !self.region.as_ref().is_some_and(|region| region.holds(layout)) {
-            self.launches.settle_all(kernel.spec)?;
-            self.recover()?;
-            let epoch = match &self.region {
-                Some(region) => region.epoch()?,
-                None => kernel.world.first_epoch(),
-            };
-            self.region = Some(Region::new(&kernel.world, layout, self.region.as_ref(), epoch)?);
-        }
-        Ok(self.region.as_ref().expect("just made"))
-    }
-}
-
-impl Drop for Loaded {
-    /// What the launches in flight use must outlive them.
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let _ = state.launches.settle_all(self.spec);
-        let _ = state.launches.drain();
     }
 }

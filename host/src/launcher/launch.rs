@@ -10,7 +10,7 @@ use entwine_device::cpu::Event;
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::kernel::Loaded;
+use crate::loaded::Loaded;
 use crate::memory::Allocation;
 use crate::platform::{Area, Run};
 use crate::spec::KernelSpec;

@@ -34,7 +34,7 @@ pub(crate) trait Platform: Send + Sync {
     -> Result<Option<Box<dyn Memory>>, Error>;
 
     /// Makes every variant of a kernel ready to start on every rank.
-    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error>;
+    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error>;
 
     /// Holds a rank up: what is started from now on begins there `by` late.
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error>;
@@ -84,13 +84,22 @@ pub(crate) trait Program: Send + Sync {
     /// How many CTAs of a variant are resident at once on each rank.
     fn resident(&self, variant: usize) -> u32;
 
-    /// Starts a variant on every rank, on each after all that was started on it before. Nothing in here
-    /// allocates, frees or blocks once the first rank has begun.
-    fn start(&self, start: Start<'_>) -> Result<Arc<dyn Run>, Error>;
+    /// Starts work on every rank, on each after all that was started on it before. Nothing in here allocates,
+    /// frees or blocks once the first rank has begun.
+    fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error>;
+
+    /// Prepares work to be started many times: `launches` times in a row each time.
+    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error>;
 }
 
-/// What a launch hands to its ranks.
-pub(crate) struct Start<'a> {
+/// Prepared work.
+pub(crate) trait Replay: Send + Sync {
+    /// See [`Program::start`].
+    fn start(self: Arc<Self>, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error>;
+}
+
+/// What a launch does.
+pub(crate) struct Work {
     /// The variant's index.
     pub variant: usize,
     /// Each rank's parameters, laid out as `abi::Params`.
@@ -99,6 +108,11 @@ pub(crate) struct Start<'a> {
     pub regions: Vec<u64>,
     /// CTAs of each rank.
     pub ctas: u32,
+}
+
+/// When a launch does it.
+#[derive(Clone, Copy)]
+pub(crate) struct Schedule<'a> {
     /// No rank begins before every rank has ended all that was started before.
     pub fenced: bool,
     /// The streams to start on, one per rank, if they are the user's own.

@@ -28,10 +28,22 @@ pub(crate) struct Layout {
 
 /// Bytes that a region has, or a layout needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Capacity {
+pub(crate) struct Capacity {
     signals: u64,
     /// The data of one parity.
     data: u64,
+}
+
+impl Capacity {
+    /// Room for either.
+    pub fn union(self, other: Capacity) -> Self {
+        Capacity { signals: self.signals.max(other.signals), data: self.data.max(other.data) }
+    }
+
+    fn bytes(self) -> usize {
+        let bytes = size_of::<Control>() as u64 + self.signals + 2 * self.data;
+        usize::try_from(bytes).expect("addresses have 64 bits")
+    }
 }
 
 impl Layout {
@@ -48,6 +60,11 @@ impl Layout {
             layout.channels.push(argument);
         }
         Ok(layout)
+    }
+
+    /// The room that it takes.
+    pub fn need(&self) -> Capacity {
+        self.need
     }
 
     fn add(&mut self, channel: &ChannelSpec, element: ElementType, sizes: &Sizes<'_>) -> Option<ChannelArg> {
@@ -93,13 +110,9 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region with room for `layout`, and for whatever `grown` had room for. All signals stand at `epoch`.
-    pub fn new(world: &World, layout: &Layout, grown: Option<&Region>, epoch: u32) -> Result<Self, Error> {
-        let before = grown.map_or(Capacity::default(), |region| region.capacity);
-        let capacity =
-            Capacity { signals: layout.need.signals.max(before.signals), data: layout.need.data.max(before.data) };
-        let bytes = usize::try_from(size_of::<Control>() as u64 + capacity.signals + 2 * capacity.data);
-        let bytes = bytes.expect("a region's size is less than 2⁶⁴");
+    /// A region of this capacity. All signals stand at `epoch`.
+    pub fn new(world: &World, capacity: Capacity, epoch: u32) -> Result<Self, Error> {
+        let bytes = capacity.bytes();
         let ranks: Vec<_> = (0..world.ranks()).map(|rank| world.allocate(rank, bytes)).collect::<Result<_, _>>()?;
         let addresses = addresses(&ranks);
         let table = |rank| {
@@ -113,9 +126,14 @@ impl Region {
         Ok(region)
     }
 
+    /// What it has room for.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
     /// Whether a launch with this layout fits.
     pub fn holds(&self, layout: &Layout) -> bool {
-        layout.need.signals <= self.capacity.signals && layout.need.data <= self.capacity.data
+        self.capacity.union(layout.need) == self.capacity
     }
 
     /// The channels' places in this region.
@@ -202,7 +220,7 @@ mod tests {
     fn borders_depend_on_the_region_alone() {
         let world = World::simulated(2).unwrap();
         let (small, large) = (layout(64, 64), layout(1024, 640));
-        let region = Region::new(&world, &large, None, 5).unwrap();
+        let region = Region::new(&world, large.need, 5).unwrap();
         assert!(region.holds(&small));
         let [a, b] = [&small, &large].map(|layout| region.channels(layout).next().unwrap());
         assert_eq!((a.signals, a.data, a.parity_stride), (b.signals, b.data, b.parity_stride));
@@ -213,10 +231,11 @@ mod tests {
     #[test]
     fn growth_keeps_the_epoch_and_what_there_was_room_for() {
         let world = World::simulated(2).unwrap();
-        let region = Region::new(&world, &layout(1024, 64), None, u32::MAX).unwrap();
+        let region = Region::new(&world, layout(1024, 64).need, u32::MAX).unwrap();
         assert_eq!(region.epoch().unwrap(), u32::MAX);
         assert!(!region.holds(&layout(1024, 1024)));
-        let grown = Region::new(&world, &layout(64, 1024), Some(&region), region.epoch().unwrap()).unwrap();
+        let capacity = region.capacity().union(layout(64, 1024).need);
+        let grown = Region::new(&world, capacity, region.epoch().unwrap()).unwrap();
         assert!(grown.holds(&layout(1024, 64)));
         assert_eq!(grown.epoch().unwrap(), u32::MAX);
     }

@@ -8,7 +8,7 @@ use entwine_device::cpu::{Event, Fabric, Launch};
 
 use crate::error::Error;
 use crate::host_memory::HostBlock;
-use crate::platform::{Memory, Platform, Program, Run, Start};
+use crate::platform::{Memory, Platform, Program, Replay, Run, Schedule, Work};
 use crate::spec::{ElementType, KernelSpec};
 
 /// Ranks that share a fabric.
@@ -63,8 +63,8 @@ impl Platform for SimulatedRanks {
         Ok(None)
     }
 
-    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(SimulatedKernel { spec, ranks: self.0.clone() }))
+    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
+        Ok(Arc::new(SimulatedKernel { spec, ranks: self.0.clone() }))
     }
 
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {
@@ -88,22 +88,48 @@ impl Program for SimulatedKernel {
         self.ranks.ctas
     }
 
-    fn start(&self, start: Start<'_>) -> Result<Arc<dyn Run>, Error> {
-        if start.streams.is_some() {
+    fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+        self.start_repeatedly(&work, 1, schedule)
+    }
+
+    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error> {
+        Ok(Arc::new(SimulatedReplay { kernel: self, work, launches }))
+    }
+}
+
+struct SimulatedReplay {
+    kernel: Arc<SimulatedKernel>,
+    work: Work,
+    launches: u32,
+}
+
+impl Replay for SimulatedReplay {
+    fn start(self: Arc<Self>, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+        self.kernel.start_repeatedly(&self.work, self.launches, schedule)
+    }
+}
+
+impl SimulatedKernel {
+    fn start_repeatedly(&self, work: &Work, launches: u32, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+        if schedule.streams.is_some() {
             let problem = "simulated ranks have no CUDA streams; use `launch`".into();
             return Err(Error::Launch { kernel: self.spec.name, problem });
         }
-        if start.fenced {
+        if schedule.fenced {
             self.ranks.synchronize();
         }
         let fabric = &self.ranks.fabric;
-        if start.record {
+        if schedule.record {
             fabric.record_events(true);
         }
-        let simulate = self.spec.variants[start.variant].simulate;
-        // SAFETY: the parameters are laid out for the kernel, and a flight keeps all that they point at.
-        let launch = unsafe { fabric.launch(simulate, start.params) };
-        let run = Arc::new(Running { launch: Mutex::new(Some(launch)), fabric: fabric.clone(), record: start.record });
+        let simulate = self.spec.variants[work.variant].simulate;
+        // SAFETY: the parameters are laid out for the kernel, and a launch in flight holds all that they point at.
+        let start = || unsafe { fabric.launch(simulate, work.params.clone()) };
+        let run = Arc::new(Running {
+            launches: Mutex::new((0..launches).map(|_| start()).collect()),
+            fabric: fabric.clone(),
+            record: schedule.record,
+        });
         let mut running = self.ranks.running.lock().unwrap();
         running.retain(|weak| weak.strong_count() > 0);
         running.push(Arc::downgrade(&run));
@@ -112,23 +138,20 @@ impl Program for SimulatedKernel {
 }
 
 struct Running {
-    launch: Mutex<Option<Launch>>,
+    launches: Mutex<Vec<Launch>>,
     fabric: Arc<Fabric>,
     record: bool,
 }
 
 impl Running {
     fn join(&self) {
-        let launch = &mut *self.launch.lock().unwrap();
-        if let Some(launch) = launch.take() {
-            launch.join();
-        }
+        self.launches.lock().unwrap().drain(..).for_each(Launch::join);
     }
 }
 
 impl Run for Running {
     fn is_finished(&self) -> bool {
-        self.launch.try_lock().is_ok_and(|launch| launch.as_ref().is_none_or(Launch::is_finished))
+        self.launches.try_lock().is_ok_and(|launches| launches.iter().all(Launch::is_finished))
     }
 
     fn drain(&self) -> Result<(), Error> {

@@ -10,10 +10,11 @@ use entwine_device::abi::Control;
 use entwine_device::cpu::Event;
 
 use super::device::Device;
+use super::graph::GpuGraph;
 use super::module::{Function, Module};
 use super::order::{Last, Order};
 use crate::error::Error;
-use crate::platform::{Program, Run, Start};
+use crate::platform::{Program, Replay, Run, Schedule, Work};
 use crate::spec::KernelSpec;
 
 /// How long a host thread looks for the end of a launch without sleeping.
@@ -103,12 +104,63 @@ impl Program for GpuKernel {
         self.variants[variant].resident
     }
 
-    fn start(&self, mut start: Start<'_>) -> Result<Arc<dyn Run>, Error> {
-        if start.record {
+    fn start(&self, mut work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+        let regions = work.regions.clone();
+        self.start_with(regions, schedule, None, |device, stream| {
+            let shape = self.shape(&work);
+            let params = &mut [work.params[device.rank].as_mut_ptr().cast()];
+            // SAFETY: the entry takes one parameter, of this size and layout; a launch in flight holds what it
+            // points at.
+            device.with("launch a kernel", || unsafe {
+                let function = self.function(work.variant, device.rank);
+                result::launch_kernel(function, shape.grid, shape.block, shape.shared_bytes, stream.cu_stream(), params)
+            })
+        })
+    }
+
+    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error> {
+        Ok(Arc::new(GpuGraph::new(self, work, launches)?))
+    }
+}
+
+/// How a kernel is launched.
+pub(super) struct LaunchShape {
+    pub grid: (u32, u32, u32),
+    pub block: (u32, u32, u32),
+    pub shared_bytes: u32,
+}
+
+impl GpuKernel {
+    /// The GPUs, by rank.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    /// A variant's entry on a rank.
+    pub fn function(&self, variant: usize, rank: usize) -> sys::CUfunction {
+        self.variants[variant].functions[rank].0
+    }
+
+    /// How `work` is launched on every rank.
+    pub fn shape(&self, work: &Work) -> LaunchShape {
+        let variant = &self.spec.variants[work.variant];
+        let (grid, block) = ((work.ctas, 1, 1), (variant.threads, 1, 1));
+        LaunchShape { grid, block, shared_bytes: variant.shared_bytes }
+    }
+
+    /// Starts on each rank what `launch` enqueues on its stream, after all that was started there before.
+    pub fn start_with(
+        &self,
+        regions: Vec<u64>,
+        schedule: Schedule<'_>,
+        graph: Option<Arc<GpuGraph>>,
+        mut launch: impl FnMut(&Device, &CudaStream) -> Result<(), Error>,
+    ) -> Result<Arc<dyn Run>, Error> {
+        if schedule.record {
             let problem = "GPUs keep no record of what happens when; record it on simulated ranks".into();
             return Err(Error::Launch { kernel: self.spec.name, problem });
         }
-        let streams = self.streams(start.streams)?;
+        let streams = self.streams(schedule.streams)?;
         let events = self.devices.iter().map(|device| device.with("make an event", || device.context.new_event(None)));
         let ends: Vec<_> = events.map(|event| event.map(Arc::new)).collect::<Result<_, Error>>()?;
         let mut last = self.order.lock();
@@ -117,41 +169,29 @@ impl Program for GpuKernel {
             devices: self.devices.clone(),
             ends,
             before: last.clone(),
-            regions: start.regions.clone(),
+            regions,
             start_limit: self.start_limit,
+            _graph: graph,
         };
         for (device, stream) in self.devices.iter().zip(&streams) {
-            let earlier = last.iter().enumerate().filter(|(rank, _)| start.fenced || *rank == device.rank);
+            let earlier = last.iter().enumerate().filter(|(rank, _)| schedule.fenced || *rank == device.rank);
             for event in earlier.filter_map(|(_, event)| event.as_ref()) {
                 device.with("put launches in order", || stream.wait(event))?;
             }
         }
         for (rank, device) in self.devices.iter().enumerate() {
-            let launched = self
-                .launch(device, &streams[rank], &mut start)
-                .and_then(|()| device.with("mark the end of a launch", || run.ends[rank].record(&streams[rank])));
+            let (stream, end) = (&streams[rank], &run.ends[rank]);
+            let launched =
+                launch(device, stream).and_then(|()| device.with("mark the end of a launch", || end.record(stream)));
             if let Err(error) = launched {
                 // The ranks that have begun would wait for this one for ever.
                 run.abort();
                 run.drain()?;
                 return Err(error);
             }
-            last[rank] = Some(run.ends[rank].clone());
+            last[rank] = Some(end.clone());
         }
         Ok(Arc::new(run))
-    }
-}
-
-impl GpuKernel {
-    fn launch(&self, device: &Device, stream: &CudaStream, start: &mut Start<'_>) -> Result<(), Error> {
-        let variant = &self.spec.variants[start.variant];
-        let function = self.variants[start.variant].functions[device.rank].0;
-        let params = &mut [start.params[device.rank].as_mut_ptr().cast()];
-        let (grid, block) = ((start.ctas, 1, 1), (variant.threads, 1, 1));
-        // SAFETY: the entry takes one parameter, of this size and layout; a launch in flight holds what it points at.
-        device.with("launch a kernel", || unsafe {
-            result::launch_kernel(function, grid, block, variant.shared_bytes, stream.cu_stream(), params)
-        })
     }
 }
 
@@ -165,6 +205,7 @@ struct GpuRun {
     /// Address of each rank's region.
     regions: Vec<u64>,
     start_limit: Duration,
+    _graph: Option<Arc<GpuGraph>>,
 }
 
 impl GpuRun {

@@ -2,6 +2,7 @@
 
 mod device;
 mod driver;
+mod graph;
 mod launch;
 mod memory;
 mod module;
@@ -85,8 +86,8 @@ impl Platform for Gpus {
         Ok(maps.map(|maps| Box::new(maps) as _))
     }
 
-    fn load(&self, spec: &'static KernelSpec) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(GpuKernel::load(spec, &self.devices, &self.order, self.start_limit)?))
+    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
+        Ok(Arc::new(GpuKernel::load(spec, &self.devices, &self.order, self.start_limit)?))
     }
 
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {

@@ -1,0 +1,121 @@
+//! CUDA graphs: a row of launches that starts with one call.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::{DriverError, result, sys};
+
+use super::device::Device;
+use super::launch::{GpuKernel, LaunchShape};
+use crate::error::Error;
+use crate::platform::{Replay, Run, Schedule, Work};
+
+/// The same row of launches on every rank.
+pub(super) struct GpuGraph {
+    kernel: Arc<GpuKernel>,
+    regions: Vec<u64>,
+    ranks: Vec<Executable>,
+}
+
+struct Executable {
+    device: Arc<Device>,
+    graph: sys::CUgraphExec,
+}
+
+// SAFETY: the driver's handles may be used from any thread.
+unsafe impl Send for Executable {}
+unsafe impl Sync for Executable {}
+
+impl GpuGraph {
+    /// Builds a graph of `launches` launches, one after the other, for each rank.
+    pub fn new(kernel: Arc<GpuKernel>, mut work: Work, launches: u32) -> Result<Self, Error> {
+        let shape = kernel.shape(&work);
+        let mut ranks = Vec::new();
+        for device in kernel.devices() {
+            let function = kernel.function(work.variant, device.rank);
+            let params = &mut work.params[device.rank];
+            let graph = device.with("build a graph", || build(function, &shape, params, launches))?;
+            ranks.push(Executable { device: device.clone(), graph });
+            // So that the first launch finds everything in place, and doesn't block behind another rank's.
+            // SAFETY: the graph and the stream are alive.
+            device.copy("prepare a graph", |stream| unsafe { result::graph::upload(graph, stream) })?;
+        }
+        Ok(GpuGraph { kernel, regions: work.regions, ranks })
+    }
+}
+
+impl Replay for GpuGraph {
+    fn start(self: Arc<Self>, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+        self.kernel.start_with(self.regions.clone(), schedule, Some(self.clone()), |device, stream| {
+            // SAFETY: the graph is alive, and a launch in flight holds what its launches use.
+            device.with("launch a graph", || unsafe {
+                result::graph::launch(self.ranks[device.rank].graph, stream.cu_stream())
+            })
+        })
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let _order = self.device.order.lock();
+        // SAFETY: a run holds the graph that it came from. A failure here is a failure of the context, which the next
+        // call reports.
+        let _ = self.device.with("free a graph", || unsafe { result::graph::exec_destroy(self.graph) });
+    }
+}
+
+/// Builds and instantiates one rank's graph. The driver copies the parameters.
+fn build(
+    function: sys::CUfunction,
+    shape: &LaunchShape,
+    params: &mut [u64],
+    launches: u32,
+) -> Result<sys::CUgraphExec, DriverError> {
+    let mut pointers = [params.as_mut_ptr().cast()];
+    let node = sys::CUDA_KERNEL_NODE_PARAMS {
+        func: function,
+        gridDimX: shape.grid.0,
+        gridDimY: shape.grid.1,
+        gridDimZ: shape.grid.2,
+        blockDimX: shape.block.0,
+        blockDimY: shape.block.1,
+        blockDimZ: shape.block.2,
+        sharedMemBytes: shape.shared_bytes,
+        kernelParams: pointers.as_mut_ptr(),
+        extra: ptr::null_mut(),
+        kern: ptr::null_mut(),
+        ctx: ptr::null_mut(),
+    };
+    let mut graph = ptr::null_mut();
+    // SAFETY: the entry takes one parameter, of this size and layout; each call writes one handle.
+    unsafe {
+        sys::cuGraphCreate(&mut graph, 0).result()?;
+        let executable = chain(graph, &node, launches);
+        result::graph::destroy(graph)?;
+        executable
+    }
+}
+
+/// Adds launches to a graph, each after the one before, and instantiates it.
+///
+/// # Safety
+/// The graph must be alive and the launch valid.
+unsafe fn chain(
+    graph: sys::CUgraph,
+    launch: &sys::CUDA_KERNEL_NODE_PARAMS,
+    launches: u32,
+) -> Result<sys::CUgraphExec, DriverError> {
+    let mut before: Option<sys::CUgraphNode> = None;
+    for _ in 0..launches {
+        let mut node = ptr::null_mut();
+        let dependencies = before.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let count = before.iter().count();
+        // SAFETY: as the caller promised.
+        unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, dependencies, count, launch) }.result()?;
+        before = Some(node);
+    }
+    let mut executable = ptr::null_mut();
+    // SAFETY: as the caller promised.
+    unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0) }.result()?;
+    Ok(executable)
+}

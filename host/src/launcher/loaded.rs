@@ -1,0 +1,176 @@
+//! A loaded kernel, whatever its type: its region and its launches.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::error::Error;
+use crate::injection::Injected;
+use crate::launch::{FaultBoard, InFlight, Launches};
+use crate::platform::{Program, Replay, Run, Schedule};
+use crate::region::{Layout, Region};
+use crate::request::Request;
+use crate::spec::KernelSpec;
+use crate::world::World;
+
+/// A kernel that is ready to start on every rank of a world.
+pub(crate) struct Loaded {
+    spec: &'static KernelSpec,
+    world: World,
+    program: Arc<dyn Program>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    launches: Launches,
+    region: Option<Region>,
+    /// The layout of the last launch.
+    layout: Option<Layout>,
+    injected: Option<Injected>,
+    /// A launch failed while it was being started.
+    in_doubt: bool,
+    /// Counts up when the region has moved, or fault boards are no longer clean: graphs are then built anew.
+    generation: u64,
+}
+
+/// A graph as it was built, with what its launches use.
+pub(crate) struct BuiltGraph {
+    generation: u64,
+    replay: Arc<dyn Replay>,
+    faults: Arc<FaultBoard>,
+}
+
+impl Loaded {
+    /// Makes every variant of the kernel ready on every rank.
+    pub fn new(spec: &'static KernelSpec, world: &World) -> Result<Self, Error> {
+        let program = world.platform().load(spec)?;
+        Ok(Loaded { spec, world: world.clone(), program, state: Mutex::default() })
+    }
+
+    /// The world that it was loaded for.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Does harm to the next launch.
+    pub fn inject(&self, injected: Injected) {
+        self.lock().injected = Some(injected);
+    }
+
+    /// Starts a launch on every rank.
+    pub fn launch(
+        &self,
+        request: &Request,
+        streams: Option<&[crate::Stream]>,
+        record: bool,
+    ) -> Result<Arc<InFlight>, Error> {
+        let mut state = self.ready(request)?;
+        let faults = state.launches.board(&self.world)?;
+        let injected = state.injected.take();
+        let region = state.region.as_ref().expect("the state is ready");
+        let work = request.work(region, &faults, self.program.resident(request.variant()), injected)?;
+        state.start(request, &faults, streams, record, |schedule| self.program.start(work, schedule))
+    }
+
+    /// Starts a graph's launches on every rank; builds it before, if it is not built or no longer right.
+    pub fn launch_graph(
+        &self,
+        request: &Request,
+        launches: u32,
+        graph: &mut Option<BuiltGraph>,
+        streams: Option<&[crate::Stream]>,
+    ) -> Result<Arc<InFlight>, Error> {
+        let mut state = self.ready(request)?;
+        let built = match graph.take().filter(|graph| graph.generation == state.generation) {
+            Some(built) => built,
+            None => {
+                let faults = state.launches.board(&self.world)?;
+                let region = state.region.as_ref().expect("the state is ready");
+                let work = request.work(region, &faults, self.program.resident(request.variant()), None)?;
+                let replay = self.program.clone().record(work, launches)?;
+                BuiltGraph { generation: state.generation, replay, faults }
+            }
+        };
+        let BuiltGraph { replay, faults, .. } = graph.insert(built);
+        state.start(request, faults, streams, false, |schedule| replay.clone().start(schedule))
+    }
+
+    /// Waits for a launch, and for those before it, and says what became of it.
+    pub fn settle(&self, flight: &InFlight) -> Result<(), Error> {
+        // Without the lock, so that others can launch meanwhile.
+        let _ = flight.end();
+        self.lock().launches.settle_through(self.spec, flight);
+        flight.outcome().expect("a launch in flight has been settled").clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The state, with nothing amiss and a region that holds the request.
+    fn ready(&self, request: &Request) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        state.launches.settle_ended(self.spec)?;
+        state.recover()?;
+        if !state.region.as_ref().is_some_and(|region| region.holds(&request.layout)) {
+            state.launches.settle_all(self.spec)?;
+            state.recover()?;
+            state.grow(&self.world, &request.layout)?;
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    /// After a failure: waits until every rank has really ended, and puts them at one epoch again.
+    fn recover(&mut self) -> Result<(), Error> {
+        self.in_doubt |= self.launches.drain()?;
+        if self.in_doubt {
+            if let Some(region) = &self.region {
+                region.reset(region.epoch()?.wrapping_add(1))?;
+            }
+            self.generation += 1;
+            self.in_doubt = false;
+        }
+        Ok(())
+    }
+
+    /// Replaces the region by one in which `layout` fits, too. No launch is in flight.
+    fn grow(&mut self, world: &World, layout: &Layout) -> Result<(), Error> {
+        let (epoch, capacity) = match self.region.take() {
+            Some(region) => (region.epoch()?, region.capacity()),
+            None => (world.first_epoch(), Default::default()),
+        };
+        self.region = Some(Region::new(world, capacity.union(layout.need()), epoch)?);
+        self.generation += 1;
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        request: &Request,
+        faults: &Arc<FaultBoard>,
+        streams: Option<&[crate::Stream]>,
+        record: bool,
+        start: impl FnOnce(Schedule<'_>) -> Result<Arc<dyn Run>, Error>,
+    ) -> Result<Arc<InFlight>, Error> {
+        let fenced = self.layout.as_ref().is_some_and(|last| *last != request.layout);
+        let run = start(Schedule { fenced, streams, record }).inspect_err(|error| {
+            self.launches.give_up(error);
+            self.in_doubt = true;
+        })?;
+        self.layout = Some(request.layout.clone());
+        let matrices = request.arguments.matrices.iter().flat_map(|matrix| matrix.ranks.iter().cloned());
+        let flight = Arc::new(InFlight::new(run, faults.clone(), matrices.collect()));
+        self.launches.push(flight.clone());
+        Ok(flight)
+    }
+}
+
+impl Drop for Loaded {
+    /// What the launches in flight use must outlive them.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _ = state.launches.settle_all(self.spec);
+        let _ = state.launches.drain();
+    }
+}

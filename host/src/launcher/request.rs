@@ -1,0 +1,100 @@
+//! What a launch is asked to do, once its arguments have been found right.
+
+use entwine_device::abi::{ChannelArg, Head, MAX_DIMS, NONE};
+
+use crate::arguments::{ArgumentValue, Bound};
+use crate::dims;
+use crate::error::Error;
+use crate::extent::Sizes;
+use crate::injection::Injected;
+use crate::kernel::Settings;
+use crate::launch::FaultBoard;
+use crate::params::params;
+use crate::platform::Work;
+use crate::region::{Layout, Region};
+use crate::spec::{ArgumentKind, ElementType, KernelSpec};
+use crate::variant;
+use crate::world::World;
+
+/// Arguments that fit the kernel and each other, and the variant that serves them.
+pub(crate) struct Request {
+    kernel: &'static KernelSpec,
+    world: World,
+    settings: Settings,
+    variant: usize,
+    dims: [u32; MAX_DIMS],
+    /// Where its channels lie in a region.
+    pub layout: Layout,
+    /// Its matrices and scalars.
+    pub arguments: Bound,
+}
+
+impl Request {
+    /// Checks a launch's arguments, and chooses the variant.
+    pub fn check(
+        kernel: &'static KernelSpec,
+        world: &World,
+        settings: &Settings,
+        element: Option<ElementType>,
+        values: Vec<ArgumentValue<'_>>,
+    ) -> Result<Self, Error> {
+        let element = element.unwrap_or(kernel.variants[0].element);
+        let arguments = Bound::check(kernel, world, element, values)?;
+        let dims = dims::bind(kernel, &arguments)?;
+        let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: (1, 1) };
+        let processors = world.platform().processors();
+        let variant = variant::choose(kernel, element, settings.tile, sizes, processors)?;
+        let sizes = Sizes { tile: kernel.variants[variant].tile, ..sizes };
+        dims::check(kernel, &arguments, &sizes)?;
+        let layout = Layout::of(kernel, element, &sizes)?;
+        Ok(Request { kernel, world: world.clone(), settings: *settings, variant, dims, layout, arguments })
+    }
+
+    /// The variant's index.
+    pub fn variant(&self) -> usize {
+        self.variant
+    }
+
+    /// Lays out each rank's parameters.
+    pub fn work(
+        &self,
+        region: &Region,
+        faults: &FaultBoard,
+        ctas: u32,
+        injected: Option<Injected>,
+    ) -> Result<Work, Error> {
+        let channels: Vec<_> = region.channels(&self.layout).collect();
+        let mut heads: Vec<_> = (0..self.world.ranks()).map(|rank| self.head(rank, region, faults, ctas)).collect();
+        if let Some(injected) = injected {
+            injected.apply(self.kernel, &channels, &mut heads)?;
+        }
+        let params = heads.iter().map(|head| self.params(head, &channels)).collect::<Result<_, Error>>()?;
+        Ok(Work { variant: self.variant, params, regions: region.addresses(), ctas })
+    }
+
+    fn head(&self, rank: usize, region: &Region, faults: &FaultBoard, ctas: u32) -> Head {
+        Head {
+            rank: rank as u32,
+            world: self.world.ranks() as u32,
+            ctas,
+            link_limit: self.settings.link_limit,
+            deadline_ns: u64::try_from(self.settings.deadline.as_nanos()).unwrap_or(u64::MAX),
+            regions: region.table(rank),
+            fault: faults.address(rank),
+            fabric: 0,
+            drop_channel: NONE,
+            drop_slot: NONE,
+            dims: self.dims,
+        }
+    }
+
+    fn params(&self, head: &Head, channels: &[ChannelArg]) -> Result<Box<[u64]>, Error> {
+        let rank = head.rank as usize;
+        let matrices = self.arguments.matrices.iter().map(|matrix| {
+            let sharded = matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. });
+            matrix.ranks[rank].argument(&self.world, rank, if sharded { head.world } else { 1 })
+        });
+        let matrices: Vec<_> = matrices.collect::<Result<_, _>>()?;
+        Ok(params(head, &matrices, channels, &self.arguments.scalars))
+    }
+}
