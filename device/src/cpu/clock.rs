@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 /// How far each lane (the CTAs of one index on one rank, over all launches) is known to have come.
 #[derive(Clone, Debug, Default)]
-struct Clock(Vec<u64>);
+pub(super) struct Clock(Vec<u64>);
 
 impl Clock {
     fn of(&self, lane: usize) -> u64 {
@@ -97,10 +97,14 @@ impl Clocks {
         }
     }
 
-    /// The lane starts a launch: it knows what the host knew.
-    pub(super) fn launched(&mut self, lane: usize) {
-        self.lane(lane);
-        self.lanes[lane].join(&self.host);
+    /// The lane starts a launch: it knows what the host knew when it launched.
+    pub(super) fn launched(&mut self, lane: usize, known: &Clock) {
+        self.lane(lane).join(known);
+    }
+
+    /// What the host knows.
+    pub(super) fn host(&self) -> Clock {
+        self.host.clone()
     }
 
     /// The host has seen a signal.

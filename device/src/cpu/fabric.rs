@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::vec::Vec;
 
-use super::clock::{Clocks, Race};
+use super::clock::{Clock, Clocks, Race};
 use super::fault::Abandoned;
 use super::region::{Regions, word};
 use super::sync::{self, Thread};
@@ -46,6 +46,12 @@ struct State {
     /// No longer parked, to be woken when the state is unlocked.
     woken: Vec<Thread>,
     delays: Vec<Duration>,
+}
+
+/// A launch's turn on every rank, and what the host knew when it launched.
+pub(super) struct Announced {
+    turn: u32,
+    known: Clock,
 }
 
 /// A signal, and the count that is waited for.
@@ -238,28 +244,29 @@ impl Fabric {
         result
     }
 
-    /// Counts a launch of `ctas` CTAs as running, and returns its turn on every rank.
-    pub(super) fn announce(&self, ctas: usize) -> u32 {
+    /// Counts a launch of `ctas` CTAs as running.
+    pub(super) fn announce(&self, ctas: usize) -> Announced {
         self.with(|state| {
+            let turn = state.launches;
             state.running += ctas;
-            state.launches = state.launches.wrapping_add(1);
-            state.launches.wrapping_sub(1)
+            state.launches = turn.wrapping_add(1);
+            Announced { turn, known: state.clocks.host() }
         })
     }
 
     /// Waits until every earlier launch has left the rank. Returns by how much it is to be held up.
-    pub(super) fn admit(&self, rank: u32, lane: usize, turn: u32) -> Duration {
-        let wants = [Want { signal: self.turn(rank), count: turn }];
+    pub(super) fn admit(&self, rank: u32, lane: usize, launch: &Announced) -> Duration {
+        let wants = [Want { signal: self.turn(rank), count: launch.turn }];
         let Ok(_) = self.wait(lane, &wants, None) else { unreachable!("a wait that isn't watched isn't given up") };
         self.with(|state| {
-            state.clocks.launched(lane);
+            state.clocks.launched(lane, &launch.known);
             state.delays[rank as usize]
         })
     }
 
-    /// Whether the launch with this turn has left every rank.
-    pub(super) fn has_left(&self, turn: u32) -> bool {
-        self.turns.iter().all(|left| reached(left.load(Ordering::Acquire), turn.wrapping_add(1)))
+    /// Whether the launch has left every rank.
+    pub(super) fn has_left(&self, launch: &Announced) -> bool {
+        self.turns.iter().all(|left| reached(left.load(Ordering::Acquire), launch.turn.wrapping_add(1)))
     }
 
     /// The host has seen that its launches have left every rank.

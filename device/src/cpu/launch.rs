@@ -5,7 +5,7 @@ use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
 
-use super::fabric::Fabric;
+use super::fabric::{Announced, Fabric};
 use super::fault::guard;
 use super::protocol::Cta;
 use super::sync::{self, JoinHandle};
@@ -19,7 +19,7 @@ pub type Simulate = unsafe fn(params: *const Head, cta: u32);
 /// A launch under way. Dropping it waits until it has left every rank.
 pub struct Launch {
     fabric: Arc<Fabric>,
-    turn: u32,
+    announced: Arc<Announced>,
     ctas: Vec<JoinHandle>,
 }
 
@@ -45,13 +45,13 @@ impl Fabric {
             head.fabric = Arc::as_ptr(self) as u64;
             ranks.push((head.ctas, Arc::<[u64]>::from(words)));
         }
-        let turn = self.announce(ranks.iter().map(|(ctas, _)| *ctas as usize).sum());
+        let announced = Arc::new(self.announce(ranks.iter().map(|(ctas, _)| *ctas as usize).sum()));
         let mut ctas = Vec::new();
         for (rank, (count, words)) in (0..).zip(ranks) {
             for cta in 0..count {
-                let (fabric, words) = (self.clone(), words.clone());
+                let (fabric, announced, words) = (self.clone(), announced.clone(), words.clone());
                 ctas.push(sync::spawn(move || {
-                    let delay = fabric.admit(rank, fabric.lane(rank, cta), turn);
+                    let delay = fabric.admit(rank, fabric.lane(rank, cta), &announced);
                     if !delay.is_zero() {
                         std::thread::sleep(delay);
                     }
@@ -60,14 +60,14 @@ impl Fabric {
                 }));
             }
         }
-        Launch { fabric: self.clone(), turn, ctas }
+        Launch { fabric: self.clone(), announced, ctas }
     }
 }
 
 impl Launch {
     /// Whether it has left every rank.
     pub fn is_finished(&self) -> bool {
-        self.fabric.has_left(self.turn)
+        self.fabric.has_left(&self.announced)
     }
 
     /// Waits until it has left every rank. What became of it is in each rank's fault record.

@@ -63,8 +63,11 @@ impl Cta {
         self.index
     }
 
-    /// The tile that the following belongs to.
+    /// The tile that the following belongs to; none if the launch has been given up.
     pub(super) fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
+            abandon(Abandoned);
+        }
         if self.at.get() != Some((stage, tile)) {
             self.end();
             self.at.set(Some((stage, tile)));
@@ -121,24 +124,18 @@ impl Cta {
 
     /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
     pub(super) fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let mut bits = Vec::new();
-        let mut wants = Vec::new();
-        let mut missing = self.record(FaultKind::MissingSignal);
-        for bit in (0..u64::BITS).filter(|bit| candidates >> bit & 1 != 0) {
-            let slot = slot(bit);
-            if let (Some(slot), true) = (&slot, bits.is_empty()) {
-                missing = missing.at_slot(slot, self.sender(slot));
-            }
-            bits.push(bit);
-            match &slot {
-                Some(slot) => wants.push(self.wanted(slot)),
-                None => {
-                    wants.push(self.arrived());
-                    break;
-                }
-            }
-        }
-        bits[self.wait(&wants, missing)]
+        let candidates: Vec<_> =
+            (0..u64::BITS).filter(|bit| candidates >> bit & 1 != 0).map(|bit| (bit, slot(bit))).collect();
+        let wants: Vec<_> = candidates
+            .iter()
+            .map(|(_, slot)| slot.as_ref().map_or_else(|| self.arrived(), |slot| self.wanted(slot)))
+            .collect();
+        let missing = self.record(FaultKind::MissingSignal);
+        let missing = match &candidates[0].1 {
+            Some(slot) => missing.at_slot(slot, self.sender(slot)),
+            None => missing,
+        };
+        candidates[self.wait(&wants, missing)].0
     }
 
     fn lane(&self) -> usize {

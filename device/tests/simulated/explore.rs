@@ -1,8 +1,5 @@
 //! Interleavings picked by a scheduler: the protocol holds in all of them, and each way to break it is found.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use entwine_device::abi::{FaultKind, FaultRecord, NONE};
 use entwine_device::cpu::{Break, explore};
 
@@ -57,18 +54,17 @@ fn all_gather_holds() {
     });
 }
 
-/// The races found in all interleavings, each of which names where it was.
+/// Every interleaving has races, and they are named, whether or not it happened to go well.
 fn finds(broken: Break) {
-    let found = Arc::new(AtomicUsize::new(0));
-    let races = found.clone();
     explore(ITERATIONS, move || {
-        for fault in forwards(Some(broken)).iter().filter(|fault| fault.kind == FaultKind::Race as u32) {
+        let faults = forwards(Some(broken));
+        assert!(!faults.is_empty());
+        for fault in faults {
             let [row, column, ..] = fault.tile;
+            assert_eq!(fault.kind, FaultKind::Race as u32);
             assert_eq!((fault.stage, fault.channel, fault.slot), (0, 0, [0, row, column, NONE]));
-            races.fetch_add(1, Ordering::Relaxed);
         }
     });
-    assert_ne!(found.load(Ordering::Relaxed), 0, "{broken:?} was never found");
 }
 
 #[test]
