@@ -12,7 +12,7 @@ use syn::{Block, Expr, ExprMethodCall};
 pub struct PortUse<'a> {
     /// The calls that start at its name, in the order in which they are evaluated.
     pub calls: Vec<PortCall<'a>>,
-    /// It is also used in other ways, or its name is bound again: `calls` may not be all.
+    /// It is also used in other ways, so that `calls` may not be all.
     pub escapes: bool,
 }
 
@@ -32,11 +32,11 @@ pub enum Action {
     Store,
 }
 
-/// Finds what `body` does with the channel parameter `port`.
-pub fn uses<'a>(body: &'a Block, port: &'a Ident) -> PortUse<'a> {
-    let mut finder = Finder { port, found: PortUse::default(), depth: 0 };
+/// Finds what `body` does with the channel parameter `port`; `None` if the name is given to something else too.
+pub fn uses<'a>(body: &'a Block, port: &'a Ident) -> Option<PortUse<'a>> {
+    let mut finder = Finder { port, found: PortUse::default(), depth: 0, ambiguous: false };
     finder.visit_block(body);
-    finder.found
+    (!finder.ambiguous).then_some(finder.found)
 }
 
 struct Finder<'a> {
@@ -44,6 +44,8 @@ struct Finder<'a> {
     found: PortUse<'a>,
     /// Branches, loops and closures around the current expression.
     depth: usize,
+    /// The name is bound again somewhere.
+    ambiguous: bool,
 }
 
 impl<'a> Finder<'a> {
@@ -115,7 +117,7 @@ impl<'a> Visit<'a> for Finder<'a> {
     }
 
     fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
-        self.found.escapes |= pattern.ident == *self.port;
+        self.ambiguous |= pattern.ident == *self.port;
         visit::visit_pat_ident(self, pattern);
     }
 

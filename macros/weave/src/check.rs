@@ -141,18 +141,22 @@ fn arrows<'a>(stages: impl Iterator<Item = &'a Ident>) -> String {
     stages.map(|stage| format!("`{stage}`")).collect::<Vec<_>>().join(" → ")
 }
 
-/// Without an acknowledgement, a slot may be used again only if its sender has heard from its receiver since.
+/// Without an acknowledgement, a slot may be used again only if its sender has heard from its receiver since: where
+/// every rank sends to every other, or all exchange tiles with all.
 fn reuse_is_acknowledged(index: usize, channel: &Channel, kernel: &Kernel, errors: &Errors) {
     let Some(never) = &channel.unacknowledged else { return };
-    let answers = |receiver: usize| {
-        kernel.stages.iter().skip(receiver).flat_map(Stage::ports).any(|(_, port)| port.send.is_some())
+    let by_rank = matches!(channel.slots.first(), Some(Extent::World(_)));
+    let exchanges = |stage: &Stage| {
+        stage.order.kind == OrderKind::PeersFirst && stage.port(index).is_some_and(|port| port.send.is_some())
     };
-    if channel.route == Route::One && !kernel.receivers(index).all(|(receiver, _)| answers(receiver)) {
+    let exchanged = by_rank && kernel.receivers(index).all(|(receiver, _)| exchanges(&kernel.stages[receiver]));
+    if channel.route == Route::One && !exchanged {
         errors.at(
             never,
             format!(
-                "a rank that receives on `{}` sends nothing back, so that a slot could be overwritten while it is still read: \
-                 leave `acknowledge` out",
+                "a rank may receive on `{}` and send nothing back, so that a slot could be overwritten while it is still \
+                 read: leave `acknowledge` out (`never` is for `route = peers`, and for a stage that sends and receives \
+                 on the channel in the order `peers_first`)",
                 channel.name
             ),
         );
@@ -239,7 +243,7 @@ fn something_is_stored(stage: &Stage, errors: &Errors) {
 
 /// The body does with a channel what its parameter says, and names its slots in full.
 fn body_keeps_to_port(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors: &Errors) {
-    let found = uses(&stage.function.block, name);
+    let Some(found) = uses(&stage.function.block, name) else { return };
     let called = |wanted: Action| {
         found.calls.iter().filter_map(move |call| match call.action {
             Some((action, method)) if action == wanted => Some((call, method)),

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
-use syn::{BinOp, Expr, ExprBinary, Lit, LitInt, Stmt};
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{BinOp, Expr, ExprBinary, Lit, Stmt};
 
 /// A size. `/` rounds up.
 #[derive(Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub enum Extent {
     /// The number of ranks.
     World(Ident),
     /// A number.
-    Literal(u32, LitInt),
+    Literal(u32),
     /// `BM`
     TileRows(Ident),
     /// `BN`
@@ -38,7 +38,7 @@ impl Extent {
                 None => Err(syn::Error::new_spanned(expr, EXPECTED)),
             },
             Expr::Lit(literal) => match &literal.lit {
-                Lit::Int(number) => Ok(Extent::Literal(number.base10_parse()?, number.clone())),
+                Lit::Int(number) => Ok(Extent::Literal(number.base10_parse()?)),
                 _ => Err(syn::Error::new_spanned(expr, EXPECTED)),
             },
             Expr::Binary(binary) => Extent::operation(binary),
@@ -77,7 +77,7 @@ impl Extent {
             BinOp::Add(_) => sides().map(|(left, right)| Extent::Add(left, right)),
             BinOp::Mul(_) => sides().map(|(left, right)| Extent::Mul(left, right)),
             BinOp::Div(_) => match sides()? {
-                (_, right) if matches!(*right, Extent::Literal(0, _)) => {
+                (_, right) if matches!(*right, Extent::Literal(0)) => {
                     Err(syn::Error::new_spanned(&binary.right, "an extent can't be divided by 0"))
                 }
                 (left, right) => Ok(Extent::DivCeil(left, right)),
@@ -90,10 +90,28 @@ impl Extent {
     pub fn for_each_dim<'a>(&'a self, f: &mut impl FnMut(&'a Ident)) {
         match self {
             Extent::Dim(name) => f(name),
-            Extent::World(_) | Extent::Literal(..) | Extent::TileRows(_) | Extent::TileColumns(_) => {}
+            Extent::World(_) | Extent::Literal(_) | Extent::TileRows(_) | Extent::TileColumns(_) => {}
             Extent::Add(left, right) | Extent::Mul(left, right) | Extent::DivCeil(left, right) => {
                 left.for_each_dim(f);
                 right.for_each_dim(f);
+            }
+        }
+    }
+
+    /// The dimension is part of it.
+    pub fn mentions(&self, dim: &Ident) -> bool {
+        let mut found = false;
+        self.for_each_dim(&mut |name| found |= name == dim);
+        found
+    }
+
+    /// The number of ranks is part of it.
+    pub fn mentions_world(&self) -> bool {
+        match self {
+            Extent::World(_) => true,
+            Extent::Dim(_) | Extent::Literal(_) | Extent::TileRows(_) | Extent::TileColumns(_) => false,
+            Extent::Add(left, right) | Extent::Mul(left, right) | Extent::DivCeil(left, right) => {
+                left.mentions_world() || right.mentions_world()
             }
         }
     }
@@ -114,7 +132,7 @@ impl Extent {
     pub fn constant(&self, tile: (u32, u32)) -> Option<u32> {
         match self {
             Extent::Dim(_) | Extent::World(_) => None,
-            Extent::Literal(value, _) => Some(*value),
+            Extent::Literal(value) => Some(*value),
             Extent::TileRows(_) => Some(tile.0),
             Extent::TileColumns(_) => Some(tile.1),
             Extent::Add(left, right) => left.constant(tile)?.checked_add(right.constant(tile)?),
@@ -127,7 +145,7 @@ impl Extent {
     pub fn in_kernel(&self) -> TokenStream {
         match self {
             Extent::Dim(name) | Extent::World(name) => quote!(#name),
-            Extent::Literal(value, _) => quote!(#value),
+            Extent::Literal(value) => Literal::u32_unsuffixed(*value).into_token_stream(),
             Extent::TileRows(name) | Extent::TileColumns(name) => quote!(#name as u32),
             Extent::Add(left, right) => {
                 let (left, right) = (left.in_kernel(), right.in_kernel());
@@ -144,27 +162,28 @@ impl Extent {
         }
     }
 
-    /// An `entwine::spec::Extent`; `dims` are the kernel's dimensions.
+    /// An `Extent` of the specification; `dims` are the kernel's dimensions.
     pub fn in_spec(&self, dims: &[Ident]) -> TokenStream {
-        let operation = |name: &str, left: &Extent, right: &Extent| {
-            let name = Ident::new(name, Span::call_site());
+        let operation = |operation: TokenStream, left: &Extent, right: &Extent| {
             let (left, right) = (left.in_spec(dims), right.in_spec(dims));
-            quote!(#name(&#left, &#right))
+            quote!(Extent::#operation(&#left, &#right))
         };
-        let variant = match self {
+        match self {
             Extent::Dim(name) => {
-                let index = dims.iter().position(|dim| dim == name);
-                quote!(Dim(#index))
+                let index = dims.iter().position(|dim| dim == name).map(Literal::usize_unsuffixed);
+                quote!(Extent::Dim(#index))
             }
-            Extent::World(_) => quote!(World),
-            Extent::Literal(value, _) => quote!(Literal(#value)),
-            Extent::TileRows(_) => quote!(TileRows),
-            Extent::TileColumns(_) => quote!(TileColumns),
-            Extent::Add(left, right) => operation("Add", left, right),
-            Extent::Mul(left, right) => operation("Mul", left, right),
-            Extent::DivCeil(left, right) => operation("DivCeil", left, right),
-        };
-        quote!(::entwine::spec::Extent::#variant)
+            Extent::World(_) => quote!(Extent::World),
+            Extent::Literal(value) => {
+                let value = Literal::u32_unsuffixed(*value);
+                quote!(Extent::Literal(#value))
+            }
+            Extent::TileRows(_) => quote!(Extent::TileRows),
+            Extent::TileColumns(_) => quote!(Extent::TileColumns),
+            Extent::Add(left, right) => operation(quote!(Add), left, right),
+            Extent::Mul(left, right) => operation(quote!(Mul), left, right),
+            Extent::DivCeil(left, right) => operation(quote!(DivCeil), left, right),
+        }
     }
 }
 
@@ -176,7 +195,7 @@ impl Display for Extent {
             Extent::Dim(name) | Extent::World(name) | Extent::TileRows(name) | Extent::TileColumns(name) => {
                 write!(out, "{name}")
             }
-            Extent::Literal(value, _) => write!(out, "{value}"),
+            Extent::Literal(value) => write!(out, "{value}"),
             Extent::Add(left, right) => write!(out, "{left} + {right}"),
             Extent::Mul(left, right) => write!(out, "{} * {}", Factor(left), Factor(right)),
             Extent::DivCeil(left, right) => write!(out, "{} / {}", Factor(left), Divisor(right)),

@@ -5,8 +5,11 @@ mod items;
 mod launch;
 mod spec;
 mod variant;
+mod walk;
 
-use proc_macro2::{Ident, Span, TokenStream};
+use std::fmt::Debug;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::Build;
@@ -100,4 +103,9 @@ fn channels(kernel: &Kernel) -> TokenStream {
         }
     });
     channels.collect()
+}
+
+/// A number without the suffix of its type.
+fn literal(number: impl TryInto<u64, Error: Debug>) -> Literal {
+    Literal::u64_unsuffixed(number.try_into().expect("counts and indices fit into 64 bits"))
 }

@@ -3,8 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::Variant;
-use super::variant::element_type;
+use super::{Variant, literal};
 use crate::Build;
 use crate::extent::Extent;
 use crate::model::{Argument, ArgumentKind, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
@@ -14,9 +13,9 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     let name = kernel.name.to_string();
     let documentation = format!("What the launcher knows of `{name}`.");
     let ptx = if build.ptx {
-        quote!(::core::option::Option::Some(::core::include_str!(::core::env!("ENTWINE_PTX"))))
+        quote!(Option::Some(::core::include_str!(::core::env!("ENTWINE_PTX"))))
     } else {
-        quote!(::core::option::Option::None)
+        quote!(Option::None)
     };
     let dims = kernel.dims.iter().map(Ident::to_string);
     let stages = kernel.stages.iter().map(|stage| self::stage(stage, &kernel.dims));
@@ -26,14 +25,19 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     quote! {
         #[doc = #documentation]
         #[cfg(not(target_arch = "nvptx64"))]
-        pub static SPEC: ::entwine::spec::KernelSpec = ::entwine::spec::KernelSpec {
-            name: #name,
-            ptx: #ptx,
-            dims: &[#(#dims),*],
-            stages: &[#(#stages),*],
-            channels: &[#(#channels),*],
-            arguments: &[#(#arguments),*],
-            variants: &[#(#variants),*],
+        pub static SPEC: ::entwine::spec::KernelSpec = {
+            use ::core::option::Option;
+            use ::entwine::device::{Element, layout};
+            use ::entwine::spec::*;
+            KernelSpec {
+                name: #name,
+                ptx: #ptx,
+                dims: &[#(#dims),*],
+                stages: &[#(#stages),*],
+                channels: &[#(#channels),*],
+                arguments: &[#(#arguments),*],
+                variants: &[#(#variants),*],
+            }
         };
     }
 }
@@ -43,13 +47,16 @@ fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
     let grid = extents(&stage.grid, dims);
     let order = stage.order.name.to_string();
     let ctas = match stage.ctas {
-        Some(ctas) => quote!(::core::option::Option::Some(#ctas)),
-        None => quote!(::core::option::Option::None),
+        Some(ctas) => {
+            let ctas = literal(ctas);
+            quote!(Option::Some(#ctas))
+        }
+        None => quote!(Option::None),
     };
-    let sends = stage.ports().filter(|(_, port)| port.send.is_some()).map(|(_, port)| port.channel);
-    let receives = stage.ports().filter(|(_, port)| port.receive.is_some()).map(|(_, port)| port.channel);
+    let sends = stage.ports().filter(|(_, port)| port.send.is_some()).map(|(_, port)| literal(port.channel));
+    let receives = stage.ports().filter(|(_, port)| port.receive.is_some()).map(|(_, port)| literal(port.channel));
     quote! {
-        ::entwine::spec::StageSpec {
+        StageSpec {
             name: #name,
             grid: #grid,
             order: #order,
@@ -74,11 +81,11 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
     };
     let pull = channel.pull;
     quote! {
-        ::entwine::spec::ChannelSpec {
+        ChannelSpec {
             name: #name,
             slots: #slots,
-            item: ::entwine::spec::ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
-            route: ::entwine::spec::Route::#route,
+            item: ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
+            route: Route::#route,
             pull: #pull,
         }
     }
@@ -100,24 +107,25 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
         }
     };
     quote! {
-        ::entwine::spec::ArgumentSpec { name: #name, kind: ::entwine::spec::ArgumentKind::#kind }
+        ArgumentSpec { name: #name, kind: ArgumentKind::#kind }
     }
 }
 
 fn variant(variant: &Variant) -> TokenStream {
     let Variant { tile: (rows, columns), module, .. } = variant;
+    let (rows, columns) = (literal(*rows), literal(*columns));
     let entry = variant.entry.to_string();
-    let (element, element_rust) = (element_variant(variant.element), element_type(variant.element));
+    let element = element_variant(variant.element);
     quote! {
-        ::entwine::spec::VariantSpec {
+        VariantSpec {
             entry: #entry,
             element: #element,
             tile: (#rows, #columns),
-            threads: ::entwine::device::layout::threads(#module::BM),
-            shared_bytes: ::entwine::device::layout::shared_bytes(
+            threads: layout::threads(#module::BM),
+            shared_bytes: layout::shared_bytes(
                 #module::BM,
                 #module::BN,
-                <#element_rust as ::entwine::device::Element>::SIZE,
+                <#module::T as Element>::SIZE,
             ),
             simulate: #module::simulate,
         }
@@ -131,10 +139,10 @@ fn extents(extents: &[Extent], dims: &[Ident]) -> TokenStream {
 
 fn element(element: Element) -> TokenStream {
     match element {
-        Element::Variant => quote!(::entwine::spec::ElementSpec::Variant),
+        Element::Variant => quote!(ElementSpec::Variant),
         Element::Fixed(element) => {
             let element = element_variant(element);
-            quote!(::entwine::spec::ElementSpec::Fixed(#element))
+            quote!(ElementSpec::Fixed(#element))
         }
     }
 }
@@ -145,5 +153,5 @@ fn element_variant(element: ElementType) -> TokenStream {
         ElementType::F16 => quote!(F16),
         ElementType::F32 => quote!(F32),
     };
-    quote!(::entwine::spec::ElementType::#element)
+    quote!(ElementType::#element)
 }

@@ -1,16 +1,11 @@
-//! The woven code of one variant: its tile functions, the walk over its stages, and the entries into it.
-
-use std::collections::HashSet;
+//! The woven code of one variant: its channels, its tile functions and the entries into it.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::quote;
 use syn::{Item, Type};
 
-use super::Variant;
-use crate::extent::Extent;
-use crate::model::{
-    ArgumentKind, Binding, Channel, ElementType, Holds, Kernel, Order, OrderKind, Parameter, Receive, Route, Stage,
-};
+use super::{Variant, literal, walk};
+use crate::model::{Channel, ElementType, Holds, Kernel, Route};
 use crate::roles;
 
 /// The hidden module of a variant.
@@ -18,7 +13,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
     let Variant { module, entry, .. } = variant;
     let declarations = declarations(kernel, variant, varying);
     let functions = kernel.stages.iter().map(roles::tile_function);
-    let weave = weave(kernel);
+    let weave = walk::weave(kernel);
     let params = params(kernel);
     let symbol = entry.to_string();
     quote! {
@@ -59,8 +54,7 @@ pub fn outline(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStr
 
 /// The constants, items and channels that tile functions see.
 fn declarations(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
-    let (rows, columns) = variant.tile;
-    let (rows, columns) = (rows as usize, columns as usize);
+    let (rows, columns) = (literal(variant.tile.0), literal(variant.tile.1));
     let element = element_type(variant.element);
     let channels = kernel.channels.iter().enumerate().map(|(index, channel)| self::channel(index, channel));
     quote! {
@@ -77,15 +71,14 @@ fn declarations(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenSt
 
 fn params(kernel: &Kernel) -> TokenStream {
     let matrices = kernel.matrices().count();
-    let channels = kernel.channels.len();
-    let scalars = kernel.arguments.len() - matrices;
+    let scalars = literal(kernel.arguments.len() - matrices);
+    let (matrices, channels) = (literal(matrices), literal(kernel.channels.len()));
     quote!(::entwine::device::abi::Params<#matrices, #channels, #scalars>)
 }
 
 fn channel(index: usize, channel: &Channel) -> TokenStream {
     let name = &channel.name;
-    let index = index as u32;
-    let arity = channel.slots.len();
+    let (index, arity) = (literal(index), literal(channel.slots.len()));
     let route = match channel.route {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
@@ -104,94 +97,6 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
             #unacknowledged
             type Index = [u32; #arity];
             type Item = #item;
-        }
-    }
-}
-
-/// The walk over all stages, in order.
-fn weave(kernel: &Kernel) -> TokenStream {
-    let dedicated = kernel.stages.iter().map(|stage| stage.ctas.unwrap_or(0));
-    let dedicated = quote!([#(#dedicated),*]);
-    let walks = kernel.stages.iter().enumerate().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
-    let mut used = HashSet::new();
-    for extent in kernel.stages.iter().flat_map(|stage| &stage.grid) {
-        extent.for_each_dim(&mut |name| {
-            used.insert(name);
-        });
-    }
-    let dims = kernel.dims.iter().map(|dim| if used.contains(dim) { dim.clone() } else { format_ident!("_{dim}") });
-    quote! {
-        #[inline(always)]
-        #[allow(unused_variables)]
-        pub fn weave<R: ::entwine::device::Role>(role: &R, params: &Params) {
-            let ::entwine::device::abi::Head { world, ctas, dims: [#(#dims,)* ..], .. } = *role.head();
-            #(#walks)*
-        }
-    }
-}
-
-fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -> TokenStream {
-    let name = stage.name();
-    let number = index as u32;
-    let grid = stage.grid.iter().map(Extent::in_kernel);
-    let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
-    let described = quote! {
-        ::entwine::device::Stage {
-            index: #number,
-            grid: [#(#grid),*],
-            share: ::entwine::device::share(ctas, #dedicated, #index),
-        }
-    };
-    let tile = quote!(|at| #name(at, #(#arguments),*));
-    if stage.order.kind == OrderKind::ReadyFirst {
-        let slot = awaited_slot(kernel, stage);
-        return quote!(::entwine::device::order::walk_ready_first(role, #described, #slot, #tile););
-    }
-    let order = match &stage.order {
-        Order { kind: OrderKind::Function, name } => quote!(#name),
-        Order { name, .. } => quote!(::entwine::device::order::#name),
-    };
-    quote!(::entwine::device::walk(role, #described, #order, #tile);)
-}
-
-/// What a tile function is given for a parameter.
-fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
-    match &parameter.binding {
-        Binding::Matrix { argument, mutable } => {
-            let index = kernel.index_among_kind(*argument);
-            let reference = if *mutable { quote!(&mut) } else { quote!(&) };
-            let kind = match &kernel.arguments[*argument].kind {
-                ArgumentKind::Matrix(matrix) if matrix.sharded => quote!(Sharded),
-                _ => quote!(Matrix),
-            };
-            quote!(#reference ::entwine::device::#kind::woven(role, &params.matrices[#index]))
-        }
-        Binding::Scalar { argument } => {
-            let index = kernel.index_among_kind(*argument);
-            quote!(::entwine::device::abi::Scalar::from_word(params.scalars[#index]))
-        }
-        Binding::Port(port) => {
-            let index = port.channel;
-            quote!(::entwine::device::Port::woven(role, &params.channels[#index]))
-        }
-    }
-}
-
-/// From a tile's coordinates to the place of the slot that it waits for.
-fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
-    let awaited = stage.ports().find_map(|(_, port)| match &port.receive {
-        Some(Receive { slot: Some(slot), unless, .. }) => Some((port.channel, slot, unless)),
-        _ => None,
-    });
-    let Some((channel, slot, unless)) = awaited else { return quote!(|_| ::core::option::Option::None) };
-    let (at, name) = (&stage.at, &kernel.channels[channel].name);
-    let free = unless.as_ref().map(|unless| quote!(if #unless { return ::core::option::Option::None }));
-    quote! {
-        |coordinates| {
-            let #at = &::entwine::device::At::new(role, coordinates);
-            #free
-            let port = ::entwine::device::Port::<#name, ::entwine::device::Receive, R>::woven(role, &params.channels[#channel]);
-            ::core::option::Option::Some(port.slot(#slot).place())
         }
     }
 }

@@ -1,0 +1,95 @@
+//! The walk over a kernel's stages, which every role makes in step with the others.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::literal;
+use crate::extent::Extent;
+use crate::model::{ArgumentKind, Binding, Kernel, Order, OrderKind, Parameter, Receive, Stage};
+
+/// The function `weave`, which visits the tiles of all stages, in order.
+pub fn weave(kernel: &Kernel) -> TokenStream {
+    let dedicated = kernel.stages.iter().map(|stage| literal(stage.ctas.unwrap_or(0)));
+    let dedicated = quote!([#(#dedicated),*]);
+    let walks = kernel.stages.iter().enumerate().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
+    let grids = || kernel.stages.iter().flat_map(|stage| &stage.grid);
+    let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
+    let dims =
+        kernel.dims.iter().map(|dim| if grids().any(|extent| extent.mentions(dim)) { quote!(#dim) } else { quote!(_) });
+    quote! {
+        #[inline(always)]
+        pub fn weave<R: ::entwine::device::Role>(role: &R, params: &Params) {
+            let ::entwine::device::abi::Head { #world ctas, dims: [#(#dims,)* ..], .. } = *role.head();
+            #(#walks)*
+        }
+    }
+}
+
+fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -> TokenStream {
+    let name = stage.name();
+    let index = literal(index);
+    let grid = stage.grid.iter().map(Extent::in_kernel);
+    let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
+    let described = quote! {
+        ::entwine::device::Stage {
+            index: #index,
+            grid: [#(#grid),*],
+            share: ::entwine::device::share(ctas, #dedicated, #index),
+        }
+    };
+    let tile = quote!(|at| #name(at, #(#arguments),*));
+    match &stage.order {
+        Order { kind: OrderKind::ReadyFirst, .. } => {
+            let slot = awaited_slot(kernel, stage);
+            quote!(::entwine::device::walk_ready_first(role, #described, #slot, #tile);)
+        }
+        Order { kind: OrderKind::Function, name } => {
+            quote!(::entwine::device::walk(role, #described, #name, #tile);)
+        }
+        Order { name, .. } => {
+            quote!(::entwine::device::walk(role, #described, ::entwine::device::order::#name, #tile);)
+        }
+    }
+}
+
+/// What a tile function is given for a parameter.
+fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
+    match &parameter.binding {
+        Binding::Matrix { argument, mutable } => {
+            let index = literal(kernel.index_among_kind(*argument));
+            let reference = if *mutable { quote!(&mut) } else { quote!(&) };
+            let kind = match &kernel.arguments[*argument].kind {
+                ArgumentKind::Matrix(matrix) if matrix.sharded => quote!(Sharded),
+                _ => quote!(Matrix),
+            };
+            quote!(#reference ::entwine::device::#kind::woven(role, &params.matrices[#index]))
+        }
+        Binding::Scalar { argument } => {
+            let index = literal(kernel.index_among_kind(*argument));
+            quote!(::entwine::device::abi::Scalar::from_word(params.scalars[#index]))
+        }
+        Binding::Port(port) => {
+            let index = literal(port.channel);
+            quote!(::entwine::device::Port::woven(role, &params.channels[#index]))
+        }
+    }
+}
+
+/// From a tile's coordinates to the place of the slot that it waits for.
+fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
+    let awaited = stage.ports().find_map(|(_, port)| match &port.receive {
+        Some(Receive { slot: Some(slot), unless, .. }) => Some((port.channel, slot, unless)),
+        _ => None,
+    });
+    let Some((channel, slot, unless)) = awaited else { return quote!(|_| ::core::option::Option::None) };
+    let (at, name, channel) = (&stage.at, &kernel.channels[channel].name, literal(channel));
+    let free = unless.as_ref().map(|unless| quote!(if #unless { return ::core::option::Option::None }));
+    quote! {
+        |coordinates| {
+            let #at = &::entwine::device::At::new(role, coordinates);
+            #free
+            let port = ::entwine::device::Port::<#name, ::entwine::device::Receive, R>::woven(role, &params.channels[#channel]);
+            ::core::option::Option::Some(port.slot(#slot).place())
+        }
+    }
+}
