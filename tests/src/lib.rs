@@ -1,5 +1,6 @@
-//! Checks that more than one of the test programs needs.
+//! What more than one of the test programs needs.
 
+pub mod kernels;
 pub mod ptx;
 
 /// The code of the README, run on simulated ranks.

@@ -1,0 +1,19 @@
+use entwine::prelude::*;
+
+#[entwine::kernel]
+mod kernel {
+    use super::*;
+
+    /// Tiles on their way.
+    #[channel(slots = [world, m / BM, n / BN])]
+    struct Moved {
+        tile: Tile<T, BM, BN>,
+    }
+
+    #[stage(grid = [m / BM, n / BN])]
+    fn copy(at: At<2>, #[shape(m, n)] x: &Matrix<T>, #[shape(m, n)] y: &mut Matrix<T>) {
+        y.tile([at[0], at[1]]).store(x.load::<BM, BN>([at[0], at[1]]));
+    }
+}
+
+fn main() {}

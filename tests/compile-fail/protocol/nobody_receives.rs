@@ -1,0 +1,17 @@
+use entwine::prelude::*;
+
+#[entwine::kernel]
+mod kernel {
+    use super::*;
+
+    /// Tiles on their way.
+    #[channel(slots = [world, m / BM, n / BN])]
+    struct Moved(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM, n / BN])]
+    fn send(at: At<2>, #[shape(m, n)] x: &Matrix<T>, #[send] moved: Moved) {
+        moved.to(0).slot([at.rank(), at[0], at[1]]).store(x.load([at[0], at[1]]));
+    }
+}
+
+fn main() {}

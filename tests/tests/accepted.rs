@@ -1,0 +1,95 @@
+//! Kernels that break no rule, though they come near to one.
+
+use entwine::World;
+use entwine::prelude::*;
+
+/// What the macro reads off a body is no more than calls on the parameter itself: here it is used in other ways.
+#[entwine::kernel]
+mod by_other_names {
+    use super::*;
+
+    #[channel(slots = [world, m / BM, n / BN], senders = 2)]
+    struct Moved(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM, n / BN])]
+    fn renamed(at: At<2>, #[shape(m, n)] x: &Matrix<T>, #[send] moved: Moved) {
+        let port = moved.to((at.rank() + 1) % at.world());
+        if at[0] % 2 == 0 {
+            port.slot([at.rank(), at[0], at[1]]).store(x.load([at[0], at[1]]));
+        }
+    }
+
+    #[stage(grid = [m / BM, n / BN])]
+    fn shadowed(at: At<2>, x: &Matrix<T>, #[send] moved: Moved) {
+        let [row, column] = at.coordinates();
+        let moved = moved.to((at.rank() + 1) % at.world());
+        if row % 2 == 1 {
+            moved.slot([at.rank(), row, column]).store(x.load([row, column]));
+        }
+    }
+
+    #[stage(grid = [m / BM, n / BN])]
+    fn receive(at: At<2>, #[recv] moved: Moved, #[shape(m, n)] y: &mut Matrix<T>) {
+        let from = (at.rank() + at.world() - 1) % at.world();
+        y.tile(at.coordinates()).store((moved.slot([from, at[0], at[1]])).load());
+    }
+}
+
+/// A chain through the ranks: a load before a store is no fault where the first rank waits for none. The order is the
+/// author's own, who so answers for it.
+#[entwine::kernel]
+mod chain {
+    use super::*;
+
+    /// One tile after another, on every rank alike.
+    fn in_turn(step: Step<1>) -> [u32; 1] {
+        [step.index]
+    }
+
+    #[channel(slots = [m / BM])]
+    struct Sum(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM], order = in_turn)]
+    fn add(
+        at: At<1>,
+        #[shape(m, n)] x: &Matrix<T>,
+        #[send]
+        #[recv]
+        sum: Sum,
+        #[shape(m, n)] y: &mut Matrix<T>,
+    ) {
+        let mut total = x.load::<BM, BN>([at[0], 0]).read().cast::<f32>();
+        if at.rank() > 0 {
+            total += sum.slot([at[0]]).load();
+        }
+        if at.rank() + 1 < at.world() {
+            sum.to(at.rank() + 1).slot([at[0]]).store(total.cast());
+        }
+        y.tile([at[0], 0]).store(total.cast::<T>());
+    }
+}
+
+#[test]
+fn a_channel_used_by_another_name_moves_its_tiles() {
+    let world = World::simulated(3).unwrap();
+    let shape = [300, 100];
+    let x = world.per_rank(|rank| (shape, vec![bf16::from_f32(rank as f32); 30_000])).unwrap();
+    let mut y = world.filled(shape, bf16::NAN).unwrap();
+    by_other_names::load(&world).unwrap().launch(by_other_names::Args { x: &x, y: &mut y }).unwrap().wait().unwrap();
+    for rank in 0..3 {
+        let from = bf16::from_f32(((rank + 2) % 3) as f32);
+        assert!(y.to_vec(rank).unwrap().iter().all(|element| *element == from), "rank {rank}");
+    }
+}
+
+#[test]
+fn a_chain_adds_up_rank_by_rank() {
+    let world = World::simulated(4).unwrap();
+    let shape = [200, 128];
+    let x = world.per_rank(|rank| (shape, vec![bf16::from_f32(1.0 + rank as f32); 25_600])).unwrap();
+    let mut y = world.filled(shape, bf16::NAN).unwrap();
+    chain::load(&world).unwrap().launch(chain::Args { x: &x, y: &mut y }).unwrap().wait().unwrap();
+    for (rank, total) in [1.0, 3.0, 6.0, 10.0].into_iter().enumerate() {
+        assert!(y.to_vec(rank).unwrap().iter().all(|element| element.to_f32() == total), "rank {rank}");
+    }
+}
