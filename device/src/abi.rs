@@ -24,7 +24,7 @@ pub struct Head {
     pub world: u32,
     /// The number of CTAs of the grid; all of them are resident.
     pub ctas: u32,
-    /// How many CTAs of this rank may drive the link at once; 0 means any number.
+    /// How many transfers of this rank may drive the link at once; 0 means any number.
     pub link_limit: u32,
     /// A wait gives up this many nanoseconds after every rank has started. Never 0.
     pub deadline_ns: u64,
@@ -147,7 +147,7 @@ pub struct Control {
     /// The last epoch that finished here. A launch's epoch is this plus one; the last CTA to leave
     /// advances it.
     pub epoch: u32,
-    /// CTAs that have left the current launch.
+    /// Threads of execution that have left the current launch: two of every CTA on a GPU, one on a simulated rank.
     pub left: u32,
     /// Not 0: every wait ends at once and nothing more is sent.
     pub abort: u32,

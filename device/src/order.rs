@@ -155,9 +155,11 @@ fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
     for extent in &step.grid[1..] {
         block *= extent;
     }
+    let (turn, within) = split(step.index, block);
     let mut coordinates = [0; D];
-    grouped_from(1, step.grid, remainder(step.index, block), &mut coordinates);
-    coordinates[0] = remainder(step.rank + offset + quotient(step.index, block), step.grid[0]);
+    grouped_from(1, step.grid, within, &mut coordinates);
+    let rank = step.rank + offset + turn;
+    coordinates[0] = if rank < step.grid[0] { rank } else { rank - step.grid[0] };
     coordinates
 }
 
@@ -172,13 +174,20 @@ fn grouped_from<const D: usize>(first: usize, grid: [u32; D], index: u32, coordi
         return;
     }
     let (rows, columns) = (grid[D - 2], grid[D - 1]);
-    let (plane, within) = (quotient(index, rows * columns), remainder(index, rows * columns));
-    let top = quotient(within, GROUP * columns) * GROUP;
+    // Division is slow enough to matter between two tiles.
+    let within = if D == first + 2 {
+        index
+    } else {
+        let (plane, within) = split(index, rows * columns);
+        row_major_before(D - 2, grid, plane, first, coordinates);
+        within
+    };
+    let (group, within) = split(within, GROUP * columns);
+    let top = group * GROUP;
     let height = if rows - top < GROUP { rows - top } else { GROUP };
-    let within = within - top * columns;
-    coordinates[D - 2] = top + remainder(within, height);
-    coordinates[D - 1] = quotient(within, height);
-    row_major_before(D - 2, grid, plane, first, coordinates);
+    let (column, row) = split(within, height);
+    coordinates[D - 2] = top + row;
+    coordinates[D - 1] = column;
 }
 
 /// Row-major over the axes from `first` up to `end`.
@@ -186,8 +195,7 @@ fn grouped_from<const D: usize>(first: usize, grid: [u32; D], index: u32, coordi
 fn row_major_before<const D: usize>(end: usize, grid: [u32; D], index: u32, first: usize, coordinates: &mut [u32; D]) {
     let mut rest = index;
     for axis in (first..end).rev() {
-        coordinates[axis] = remainder(rest, grid[axis]);
-        rest = quotient(rest, grid[axis]);
+        (rest, coordinates[axis]) = split(rest, grid[axis]);
     }
 }
 
@@ -199,7 +207,9 @@ fn quotient(dividend: u32, divisor: u32) -> u32 {
     dividend.checked_div(divisor).unwrap_or(0)
 }
 
+/// Quotient and remainder.
 #[inline(always)]
-fn remainder(dividend: u32, divisor: u32) -> u32 {
-    dividend.checked_rem(divisor).unwrap_or(0)
+fn split(dividend: u32, divisor: u32) -> (u32, u32) {
+    let quotient = quotient(dividend, divisor);
+    (quotient, dividend - quotient * divisor)
 }

@@ -51,9 +51,13 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
     }
 
-    /// Ends the role: all stores complete.
+    /// Ends the role, its stores complete.
     #[inline(always)]
     pub fn finish(&self) {
+        if self.held.get() {
+            self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
+        }
+        unsafe { self.cta.leave() };
         bulk_wait();
     }
 
@@ -87,8 +91,10 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             },
             Place::Slot(slot) => {
                 let address = self.signals.receive(slot);
-                let remote = slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank;
-                let limited = remote && self.signals.take_link();
+                let limited = self.signals.limits_load(slot);
+                if limited {
+                    self.signals.take_link();
+                }
                 unsafe {
                     mbarrier_arrive_expect(ready, count * bytes);
                     for index in 0..count {
@@ -271,8 +277,10 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
                 bulk_wait_read::<0>();
             }
             Place::Slot(slot) => {
-                let remote = slot.arg.pull == 0 && slot.to != self.cta.head.rank;
-                let limited = remote && self.signals.take_link();
+                let limited = self.signals.limits_store(slot);
+                if limited {
+                    self.signals.take_link();
+                }
                 self.put_in_slot(slot, S::ROWS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();

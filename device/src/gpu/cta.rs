@@ -79,10 +79,9 @@ impl<'p, C: Config> Cta<'p, C> {
     /// Every thread of the CTA must begin, once, with the launch's parameters.
     #[inline(always)]
     pub unsafe fn begin(head: &'p Head) -> Self {
-        let region = unsafe { load_constant_u64(head.regions + 8 * head.rank as u64) };
         let cta = Cta {
             head,
-            region,
+            region: unsafe { load_constant_u64(head.regions + 8 * head.rank as u64) },
             shared: shared_base(),
             thread: thread_idx_x(),
             aborted: Cell::new(false),
@@ -104,9 +103,12 @@ impl<'p, C: Config> Cta<'p, C> {
             fence_mbarrier_init();
         }
         if cta.thread == PREPARING_THREAD {
-            unsafe { fault::prepare(cta.shared, head, region) };
+            unsafe { fault::prepare(cta.shared, head, cta.region) };
         }
         unsafe { sync_threads() };
+        // Up to here the launch before may still run; what it leaves in memory is used from here on.
+        launch_dependents();
+        wait_for_dependencies();
         cta
     }
 
@@ -147,20 +149,17 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
-    /// Ends the CTA; the last one of a rank ends its launch: it advances the epoch and lets the peers know
-    /// that everything sent to this rank in it has been read.
+    /// Counts a thread out that receives: what it was to read of this epoch's slots it has read. The last one of a
+    /// rank ends the rank's launch: it advances the epoch and lets the peers reuse the slots.
     ///
     /// # Safety
-    /// Every thread of the CTA that has not exited must come here, with nothing of its own left in flight.
+    /// The loader and the communication thread of every CTA must leave once.
     #[inline(always)]
-    pub unsafe fn leave(&self) {
+    pub(super) unsafe fn leave(&self) {
+        const LEAVERS: u32 = 2;
+        let left = self.region + offset_of!(Control, left) as u64;
         unsafe {
-            sync_threads();
-            if !C::COMMUNICATES || self.thread != 0 {
-                return;
-            }
-            let left = self.region + offset_of!(Control, left) as u64;
-            if add_acq_rel_gpu(left, 1) + 1 < self.head.ctas {
+            if !C::COMMUNICATES || add_acq_rel_gpu(left, 1) + 1 < LEAVERS * self.head.ctas {
                 return;
             }
             let epoch = self.epoch();

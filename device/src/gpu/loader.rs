@@ -29,8 +29,8 @@ pub struct Loader<'c, 'p, C: Config> {
 enum Source {
     /// A matrix: boxes by tensor map.
     Matrix { maps: u64, column: u32, row: u32, part: u32 },
-    /// A slot: boxes one after the other.
-    Slot { address: u64 },
+    /// A slot: boxes one after the other, over the link with `limited` others.
+    Slot { address: u64, limited: bool },
 }
 
 impl Source {
@@ -47,12 +47,26 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         Loader { cta, signals: Signals::new(cta), ring: Cell::new(Cursor::START), choice: Cell::new(Cursor::START) }
     }
 
+    /// Ends the role, all that it loaded read.
+    #[inline(always)]
+    pub fn finish(&self) {
+        for _ in 0..C::RING_DEPTH {
+            self.reserve();
+        }
+        unsafe { self.cta.leave() };
+    }
+
     #[inline(always)]
     fn panel_source(&self, place: &PanelPlace) -> Source {
         match place {
             PanelPlace::Matrix(place) => Source::matrix(place),
-            PanelPlace::Slot(slot) => Source::Slot { address: self.signals.receive(slot) },
+            PanelPlace::Slot(slot) => self.slot_source(slot),
         }
+    }
+
+    #[inline(always)]
+    fn slot_source(&self, slot: &SlotPlace) -> Source {
+        Source::Slot { address: self.signals.receive(slot), limited: self.signals.limits_load(slot) }
     }
 
     /// Waits for the next ring slot to be free.
@@ -78,7 +92,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
                         }
                     }
                 }
-                Source::Slot { address } => {
+                Source::Slot { address, .. } => {
                     let bytes = rows as u32 * ROW;
                     bulk_load(to, address + index as u64 * bytes as u64, bytes, barrier);
                 }
@@ -103,11 +117,20 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         while index < count {
             let cursor = self.reserve();
             let here = if count - index < per_slot { count - index } else { per_slot };
+            let limited = matches!(from, Source::Slot { limited: true, .. });
+            if limited {
+                self.signals.take_link();
+            }
             let full = self.cta.full(cursor.slot);
             unsafe { mbarrier_arrive_expect(full, here * self.box_bytes(from, rows)) };
             for offset in 0..here {
                 let to = self.cta.ring(cursor.slot) + offset * rows as u32 * ROW;
                 self.load_box::<E>(from, index + offset, rows, to, full);
+            }
+            if limited {
+                // Given back here: whoever reads the slot may itself wait for a share before it comes to it.
+                self.cta.wait(full, cursor.parity);
+                self.signals.return_link();
             }
             index += here;
         }
@@ -200,7 +223,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, _: &Place) {
         let from = match from {
             Place::Matrix(place) => Source::matrix(place),
-            Place::Slot(slot) => Source::Slot { address: self.signals.receive(slot) },
+            Place::Slot(slot) => self.slot_source(slot),
         };
         self.stream::<E>(from, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
     }

@@ -84,13 +84,13 @@ macro_rules! __entry {
                 if cta.loads() {
                     let role = $crate::gpu::Loader::begin(&cta);
                     $weave(&role, &params);
+                    role.finish();
                 } else if cta.communicates() {
                     let role = $crate::gpu::Communication::begin(&cta);
                     $weave(&role, &params);
                     role.finish();
                 }
             }
-            unsafe { cta.leave() };
         }
     };
 }

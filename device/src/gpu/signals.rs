@@ -87,13 +87,22 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         unsafe { store_relaxed_sys(self.signal_address(slot, to, linear), self.epoch) };
     }
 
-    /// Waits while more than the allowed number of CTAs drive the link; `false` if there is no limit.
+    /// Whether a slot's tile comes over the link when it is loaded, and is to be limited.
     #[inline(always)]
-    pub fn take_link(&self) -> bool {
+    pub fn limits_load(&self, slot: &SlotPlace) -> bool {
+        self.cta.head.link_limit != 0 && slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank
+    }
+
+    /// Whether a tile goes over the link when it is stored into a slot, and is to be limited.
+    #[inline(always)]
+    pub fn limits_store(&self, slot: &SlotPlace) -> bool {
+        self.cta.head.link_limit != 0 && slot.arg.pull == 0 && slot.to != self.cta.head.rank
+    }
+
+    /// Waits while the allowed number of transfers drive the link.
+    #[inline(always)]
+    pub fn take_link(&self) {
         let width = self.cta.head.link_limit;
-        if width == 0 {
-            return false;
-        }
         let ticket = unsafe { add_relaxed_gpu(self.cta.region + offset_of!(Control, link_taken) as u64, 1) };
         let returned = self.cta.region + offset_of!(Control, link_returned) as u64;
         let mut polls = 0u32;
@@ -104,10 +113,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                 self.cta.end_if_aborted();
             }
         }
-        true
     }
 
-    /// Lets the next CTA drive the link.
+    /// Lets the next transfer drive the link.
     #[inline(always)]
     pub fn return_link(&self) {
         unsafe { add_relaxed_gpu(self.cta.region + offset_of!(Control, link_returned) as u64, 1) };

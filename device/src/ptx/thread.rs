@@ -61,6 +61,18 @@ pub fn globaltimer() -> u64 {
     now
 }
 
+/// Lets the next kernel of the stream start, if it was launched to start early.
+#[inline(always)]
+pub fn launch_dependents() {
+    unsafe { asm!("griddepcontrol.launch_dependents;") }
+}
+
+/// Waits until the kernel before in the stream is complete, if this one was launched to start early.
+#[inline(always)]
+pub fn wait_for_dependencies() {
+    unsafe { asm!("griddepcontrol.wait;") }
+}
+
 /// Gives up registers beyond `COUNT`.
 ///
 /// # Safety
