@@ -247,9 +247,12 @@ fn foreign_memory_is_checked_and_used() {
     assert!(tensor(224).unwrap_err().to_string().contains("less than a row's 240"));
 
     let a = tensor(256).unwrap();
-    let mut c = output(&world, [m, n]);
+    let c = output(&world, [m, n]);
     let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
-    kernel.launch(Args { a: &a, c: &mut c }).unwrap().wait().unwrap();
+    // A tensor of this crate, adopted, is the same memory.
+    let lent = [c.raw(0), c.raw(1)];
+    let mut adopted = unsafe { Tensor::<f32>::from_raw(&world, &lent) }.unwrap();
+    kernel.launch(Args { a: &a, c: &mut adopted }).unwrap().wait().unwrap();
     assert_eq!(c.gather().unwrap(), expected(&world, 5, [m, n]));
 }
 
@@ -268,6 +271,37 @@ fn graphs_and_single_launches_alternate() {
     let replays: Vec<_> = (0..4).map(|_| graph.launch().unwrap()).collect();
     replays.into_iter().for_each(|replay| replay.wait().unwrap());
     assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
+}
+
+#[test]
+fn a_graph_takes_arguments_in_turns() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let shape = [256, 128];
+    let inputs: Vec<_> = (0..3).map(|round| input(&world, round, shape)).collect();
+    let mut outputs: Vec<_> = (0..3).map(|_| output(&world, shape)).collect();
+    let arguments = |(a, c)| Args { a, c };
+    let graph = kernel.graph_in_turns(7, inputs.iter().zip(&mut outputs).map(arguments)).unwrap();
+    graph.launch().unwrap().wait().unwrap();
+    for (round, c) in outputs.iter().enumerate() {
+        assert_eq!(c.gather().unwrap(), expected(&world, round, shape), "round {round}");
+    }
+}
+
+#[test]
+fn turns_of_different_shapes_are_refused() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let shapes = [[256, 128], [256, 192]];
+    let inputs = shapes.map(|shape| input(&world, 0, shape));
+    let mut outputs = shapes.map(|shape| output(&world, shape));
+    let arguments = |(a, c)| Args { a, c };
+    let error = kernel.graph_in_turns(2, inputs.iter().zip(&mut outputs).map(arguments)).unwrap_err().to_string();
+    assert!(error.ends_with("arguments 1 differ: expected [256, 128], found [256, 192]"), "{error}");
+    let none: [Args; 0] = [];
+    assert!(
+        kernel.graph_in_turns(2, none).unwrap_err().to_string().ends_with("a graph needs arguments to launch with")
+    );
 }
 
 #[test]

@@ -9,19 +9,22 @@ use crate::launch::Launch;
 use crate::loaded::{BuiltGraph, Loaded};
 use crate::request::Request;
 
-/// A number of launches in a row with the same arguments. It borrows these, so that nothing else writes to what it
-/// writes to.
+/// A number of launches in a row. It borrows their arguments, so that nothing else writes to what it writes to.
 pub struct Graph<'a> {
     kernel: Arc<Loaded>,
-    request: Request,
+    /// What its launches do, in turns: all the same, but for the matrices and scalars.
+    requests: Vec<Request>,
     launches: u32,
     built: Mutex<Option<BuiltGraph>>,
     arguments: PhantomData<&'a mut ()>,
 }
 
 impl Graph<'_> {
-    pub(crate) fn new(kernel: &Arc<Loaded>, request: Request, launches: u32) -> Self {
-        Graph { kernel: kernel.clone(), request, launches, built: Mutex::default(), arguments: PhantomData }
+    pub(crate) fn new(kernel: &Arc<Loaded>, requests: Vec<Request>, launches: u32) -> Result<Self, Error> {
+        if let Some(problem) = Request::why_not_in_turns(&requests) {
+            return Err(Error::Launch { kernel: kernel.name(), problem });
+        }
+        Ok(Graph { kernel: kernel.clone(), requests, launches, built: Mutex::default(), arguments: PhantomData })
     }
 
     /// Starts all its launches, in order, on every rank. The result is one launch in flight for all of them.
@@ -42,7 +45,7 @@ impl Graph<'_> {
 
     fn start(&self, streams: Option<&[crate::Stream]>) -> Result<Launch, Error> {
         let mut built = self.built.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let flight = self.kernel.launch_graph(&self.request, self.launches, &mut built, streams)?;
+        let flight = self.kernel.launch_graph(&self.requests, self.launches, &mut built, streams)?;
         Ok(Launch::new(self.kernel.clone(), flight))
     }
 }

@@ -106,7 +106,21 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// As for [`Kernel::launch`].
     pub fn graph<'a>(&self, launches: u32, arguments: impl Arguments<'a, Kernel = K>) -> Result<Graph<'a>, Error> {
-        Ok(Graph::new(&self.loaded, self.check(arguments)?, launches))
+        self.graph_in_turns(launches, [arguments])
+    }
+
+    /// As [`Kernel::graph`], of launches that take the arguments in turns: the first launch takes the first ones, the
+    /// second the second, and after the last comes the first again.
+    ///
+    /// # Errors
+    /// As for [`Kernel::launch`]; no arguments, or arguments of different shapes.
+    pub fn graph_in_turns<'a, A: Arguments<'a, Kernel = K>>(
+        &self,
+        launches: u32,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Graph<'a>, Error> {
+        let requests = arguments.into_iter().map(|arguments| self.check(arguments)).collect::<Result<_, _>>()?;
+        Graph::new(&self.loaded, requests, launches)
     }
 
     /// Launches the kernel, waits for it and tells what each CTA did when. Nothing else should run on the world

@@ -1,5 +1,6 @@
 //! A loaded kernel, whatever its type: its region and its launches.
 
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::Error;
@@ -46,6 +47,11 @@ impl Loaded {
         Ok(Loaded { spec, world: world.clone(), program, state: Mutex::default() })
     }
 
+    /// The kernel's name.
+    pub fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
     /// The world that it was loaded for.
     pub fn world(&self) -> &World {
         &self.world
@@ -68,30 +74,33 @@ impl Loaded {
         let injected = state.injected.take();
         let region = state.region.as_ref().expect("the state is ready");
         let work = request.work(region, &faults, self.program.resident(request.variant()), injected)?;
-        state.start(request, &faults, streams, record, |schedule| self.program.start(work, schedule))
+        state.start(slice::from_ref(request), &faults, streams, record, |schedule| self.program.start(work, schedule))
     }
 
-    /// Starts a graph's launches on every rank; builds it before, if it is not built or no longer right.
+    /// Starts a graph's launches on every rank; builds it before, if it is not built or no longer right. The launches
+    /// take the requests in turns, which are alike in all but their matrices and scalars.
     pub fn launch_graph(
         &self,
-        request: &Request,
+        requests: &[Request],
         launches: u32,
         graph: &mut Option<BuiltGraph>,
         streams: Option<&[crate::Stream]>,
     ) -> Result<Arc<InFlight>, Error> {
-        let mut state = self.ready(request)?;
+        let mut state = self.ready(&requests[0])?;
         let built = match graph.take().filter(|graph| graph.generation == state.generation) {
             Some(built) => built,
             None => {
                 let faults = state.launches.board(&self.world)?;
                 let region = state.region.as_ref().expect("the state is ready");
-                let work = request.work(region, &faults, self.program.resident(request.variant()), None)?;
-                let replay = self.program.clone().record(work, launches)?;
+                let work =
+                    |request: &Request| request.work(region, &faults, self.program.resident(request.variant()), None);
+                let turns = requests.iter().map(work).collect::<Result<_, _>>()?;
+                let replay = self.program.clone().record(turns, launches)?;
                 BuiltGraph { generation: state.generation, replay, faults }
             }
         };
         let BuiltGraph { replay, faults, .. } = graph.insert(built);
-        state.start(request, faults, streams, false, |schedule| replay.clone().start(schedule))
+        state.start(requests, faults, streams, false, |schedule| replay.clone().start(schedule))
     }
 
     /// Waits for a launch, and for those before it, and says what became of it.
@@ -147,19 +156,21 @@ impl State {
 
     fn start(
         &mut self,
-        request: &Request,
+        requests: &[Request],
         faults: &Arc<FaultBoard>,
         streams: Option<&[crate::Stream]>,
         record: bool,
         start: impl FnOnce(Schedule<'_>) -> Result<Arc<dyn Run>, Error>,
     ) -> Result<Arc<InFlight>, Error> {
-        let fenced = self.layout.as_ref().is_some_and(|last| *last != request.layout);
+        let layout = &requests[0].layout;
+        let fenced = self.layout.as_ref().is_some_and(|last| last != layout);
         let run = start(Schedule { fenced, streams, record }).inspect_err(|error| {
             self.launches.give_up(error);
             self.in_doubt = true;
         })?;
-        self.layout = Some(request.layout.clone());
-        let matrices = request.arguments.matrices.iter().flat_map(|matrix| matrix.ranks.iter().cloned());
+        self.layout = Some(layout.clone());
+        let matrices = requests.iter().flat_map(|request| &request.arguments.matrices);
+        let matrices = matrices.flat_map(|matrix| matrix.ranks.iter().cloned());
         let flight = Arc::new(InFlight::new(run, faults.clone(), matrices.collect()));
         self.launches.push(flight.clone());
         Ok(flight)

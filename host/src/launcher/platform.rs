@@ -88,8 +88,9 @@ pub(crate) trait Program: Send + Sync {
     /// frees or blocks once the first rank has begun.
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error>;
 
-    /// Prepares work to be started many times: `launches` times in a row each time.
-    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error>;
+    /// Prepares `launches` launches in a row, to be started many times. They do these works in turns, which differ
+    /// in their parameters only.
+    fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error>;
 }
 
 /// Prepared work.

@@ -50,6 +50,21 @@ impl Request {
         Ok(Request { kernel, world: world.clone(), settings: *settings, variant, dims, layout, arguments })
     }
 
+    /// Why launches cannot take these in turns: they must be alike in all but their matrices and scalars.
+    pub fn why_not_in_turns(requests: &[Request]) -> Option<String> {
+        let Some(first) = requests.first() else { return Some("a graph needs arguments to launch with".into()) };
+        let other = requests.iter().position(|other| other.dims != first.dims)?;
+        Some(format!(
+            "the launches of a graph must have the same shapes, and arguments {other} differ: expected {:?}, found {:?}",
+            first.dims(),
+            requests[other].dims()
+        ))
+    }
+
+    fn dims(&self) -> &[u32] {
+        &self.dims[..self.kernel.dims.len()]
+    }
+
     /// The variant's index.
     pub fn variant(&self) -> usize {
         self.variant

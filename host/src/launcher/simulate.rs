@@ -89,28 +89,28 @@ impl Program for SimulatedKernel {
     }
 
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
-        self.start_repeatedly(&work, 1, schedule)
+        self.start_in_turns(&[work], 1, schedule)
     }
 
-    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error> {
-        Ok(Arc::new(SimulatedReplay { kernel: self, work, launches }))
+    fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error> {
+        Ok(Arc::new(SimulatedReplay { kernel: self, turns, launches }))
     }
 }
 
 struct SimulatedReplay {
     kernel: Arc<SimulatedKernel>,
-    work: Work,
+    turns: Vec<Work>,
     launches: u32,
 }
 
 impl Replay for SimulatedReplay {
     fn start(self: Arc<Self>, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
-        self.kernel.start_repeatedly(&self.work, self.launches, schedule)
+        self.kernel.start_in_turns(&self.turns, self.launches, schedule)
     }
 }
 
 impl SimulatedKernel {
-    fn start_repeatedly(&self, work: &Work, launches: u32, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
+    fn start_in_turns(&self, turns: &[Work], launches: u32, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
         if schedule.streams.is_some() {
             let problem = "simulated ranks have no CUDA streams; use `launch`".into();
             return Err(Error::Launch { kernel: self.spec.name, problem });
@@ -122,11 +122,13 @@ impl SimulatedKernel {
         if schedule.record {
             fabric.record_events(true);
         }
-        let simulate = self.spec.variants[work.variant].simulate;
-        // SAFETY: the parameters are laid out for the kernel, and a launch in flight holds all that they point at.
-        let start = || unsafe { fabric.launch(simulate, work.params.clone()) };
+        let start = |work: &Work| {
+            let simulate = self.spec.variants[work.variant].simulate;
+            // SAFETY: the parameters are laid out for the kernel, and a launch in flight holds all that they point at.
+            unsafe { fabric.launch(simulate, work.params.clone()) }
+        };
         let run = Arc::new(Running {
-            launches: Mutex::new((0..launches).map(|_| start()).collect()),
+            launches: Mutex::new(turns.iter().cycle().take(launches as usize).map(start).collect()),
             fabric: fabric.clone(),
             record: schedule.record,
         });

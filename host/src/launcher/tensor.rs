@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-/// Where a matrix lies that this crate did not allocate: a tensor of another library, say.
+/// Where a matrix lies, in terms that other libraries know: to adopt what they allocated, or to lend them a tensor.
 #[derive(Debug, Clone, Copy)]
 pub struct RawMatrix {
     /// Device address of the first element, a multiple of 16.
@@ -201,6 +201,13 @@ impl<T: TensorElement> Tensor<T> {
         }
         let matrices = Matrices { world: world.clone(), element: T::TYPE, ranks };
         Ok(Tensor { matrices, element: PhantomData })
+    }
+
+    /// Where a rank's matrix lies, for other libraries. It stays there as long as the tensor, and what others do with
+    /// it is not in the order of launches unless it is on their streams.
+    pub fn raw(&self, rank: usize) -> RawMatrix {
+        let matrix = &self.matrices.ranks[rank];
+        RawMatrix { address: matrix.memory.address(), rows: matrix.rows, columns: matrix.columns, pitch: matrix.pitch }
     }
 
     /// The world whose ranks hold it.

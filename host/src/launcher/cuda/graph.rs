@@ -27,20 +27,20 @@ unsafe impl Send for Executable {}
 unsafe impl Sync for Executable {}
 
 impl GpuGraph {
-    /// Builds a graph of `launches` launches, one after the other, for each rank.
-    pub fn new(kernel: Arc<GpuKernel>, mut work: Work, launches: u32) -> Result<Self, Error> {
-        let shape = kernel.shape(&work);
+    /// Builds a graph of `launches` launches, one after the other and in turns, for each rank.
+    pub fn new(kernel: Arc<GpuKernel>, mut turns: Vec<Work>, launches: u32) -> Result<Self, Error> {
+        let (variant, shape) = (turns[0].variant, kernel.shape(&turns[0]));
         let mut ranks = Vec::new();
         for device in kernel.devices() {
-            let function = kernel.function(work.variant, device.rank);
-            let params = &mut work.params[device.rank];
+            let function = kernel.function(variant, device.rank);
+            let params = turns.iter_mut().map(|work| &mut *work.params[device.rank]).collect();
             let graph = device.with("build a graph", || build(function, &shape, params, launches))?;
             ranks.push(Executable { device: device.clone(), graph });
             // So that the first launch finds everything in place, and doesn't block behind another rank's.
             // SAFETY: the graph and the stream are alive.
             device.copy("prepare a graph", |stream| unsafe { result::graph::upload(graph, stream) })?;
         }
-        Ok(GpuGraph { kernel, regions: work.regions, ranks })
+        Ok(GpuGraph { kernel, regions: turns.swap_remove(0).regions, ranks })
     }
 }
 
@@ -68,11 +68,11 @@ impl Drop for Executable {
 fn build(
     function: sys::CUfunction,
     shape: &LaunchShape,
-    params: &mut [u64],
+    params: Vec<&mut [u64]>,
     launches: u32,
 ) -> Result<sys::CUgraphExec, DriverError> {
-    let mut pointers = [params.as_mut_ptr().cast()];
-    let node = sys::CUDA_KERNEL_NODE_PARAMS {
+    let mut pointers: Vec<_> = params.into_iter().map(|params| [params.as_mut_ptr().cast()]).collect();
+    let node = |pointers: &mut [_; 1]| sys::CUDA_KERNEL_NODE_PARAMS {
         func: function,
         gridDimX: shape.grid.0,
         gridDimY: shape.grid.1,
@@ -86,27 +86,28 @@ fn build(
         kern: ptr::null_mut(),
         ctx: ptr::null_mut(),
     };
+    let turns: Vec<_> = pointers.iter_mut().map(node).collect();
     let mut graph = ptr::null_mut();
     // SAFETY: the entry takes one parameter, of this size and layout; each call writes one handle.
     unsafe {
         sys::cuGraphCreate(&mut graph, 0).result()?;
-        let executable = chain(graph, &node, launches);
+        let executable = chain(graph, &turns, launches);
         result::graph::destroy(graph)?;
         executable
     }
 }
 
-/// Adds launches to a graph, each after the one before, and instantiates it.
+/// Adds launches to a graph, in turns, each after the one before, and instantiates it.
 ///
 /// # Safety
-/// The graph must be alive and the launch valid.
+/// The graph must be alive and the turns valid.
 unsafe fn chain(
     graph: sys::CUgraph,
-    launch: &sys::CUDA_KERNEL_NODE_PARAMS,
+    turns: &[sys::CUDA_KERNEL_NODE_PARAMS],
     launches: u32,
 ) -> Result<sys::CUgraphExec, DriverError> {
     let mut before: Option<sys::CUgraphNode> = None;
-    for _ in 0..launches {
+    for launch in turns.iter().cycle().take(launches as usize) {
         let mut node = ptr::null_mut();
         let dependencies = before.as_ref().map_or(ptr::null(), ptr::from_ref);
         let count = before.iter().count();

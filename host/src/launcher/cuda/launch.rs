@@ -118,8 +118,8 @@ impl Program for GpuKernel {
         })
     }
 
-    fn record(self: Arc<Self>, work: Work, launches: u32) -> Result<Arc<dyn Replay>, Error> {
-        Ok(Arc::new(GpuGraph::new(self, work, launches)?))
+    fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error> {
+        Ok(Arc::new(GpuGraph::new(self, turns, launches)?))
     }
 }
 
