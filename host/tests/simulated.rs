@@ -228,6 +228,17 @@ fn injections_are_checked() {
 }
 
 #[test]
+fn simulated_ranks_refuse_what_only_gpus_have() {
+    let world = World::simulated(2).unwrap();
+    let error = Tensor::<f32>::from_slices(&world, 64, Vec::new()).unwrap_err().to_string();
+    assert_eq!(error, "simulated ranks have no memory that cudarc allocates");
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let a = input(&world, 0, [64, 64]);
+    let error = kernel.launch_on(&[], Args { a: &a, c: &mut output(&world, [64, 64]) }).unwrap_err().to_string();
+    assert_eq!(error, "kernel `reduce_scatter`: simulated ranks have no CUDA streams; use `launch`");
+}
+
+#[test]
 fn foreign_memory_is_checked_and_used() {
     let world = World::simulated(2).unwrap();
     let [m, n] = [128, 60];

@@ -77,7 +77,8 @@ pub enum Error {
     /// A kernel was built without code for GPUs.
     #[error(
         "kernel `{kernel}` was built without device code; call `entwine_build::compile()` in its crate's build.rs, and \
-         install a rustc that has its `rust-src` (`cargo xtask setup` says which)"
+         build it with a rustc that has its `rust-src` (Debian's packages `rustc-web` and `rust-web-src`, say): the \
+         build's warnings tell which were looked at"
     )]
     NoDeviceCode {
         /// The kernel.

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use entwine_device::abi::{FaultKind, FaultRecord};
@@ -143,11 +144,9 @@ impl Launches {
     /// cut short with it), all fail: the same signals serve them all.
     fn settle_front(&mut self, kernel: &'static KernelSpec) -> Result<(), Error> {
         let Some(front) = self.in_flight.front() else { return Ok(()) };
-        let failure = front.end().as_ref().err().cloned();
-        let fault = || self.in_flight.iter().find_map(|flight| flight.faults.read(kernel).transpose());
-        let failure = match failure {
-            Some(error) => Some(error),
-            None => fault().transpose()?.map(|fault| Error::Fault(Arc::new(fault))),
+        let failure = match front.end() {
+            Err(error) => Some(error.clone()),
+            Ok(_) => self.fault(kernel)?,
         };
         let Some(error) = failure else {
             let front = self.in_flight.pop_front().expect("there is a front");
@@ -157,6 +156,16 @@ impl Launches {
         let unheld = self.in_flight.iter().any(|flight| Arc::strong_count(flight) == 1);
         self.give_up(&error);
         if unheld { Err(error) } else { Ok(()) }
+    }
+
+    /// The oldest fault among the launches.
+    fn fault(&self, kernel: &'static KernelSpec) -> Result<Option<Error>, Error> {
+        let Some(flight) = self.in_flight.iter().find(|flight| flight.faults.is_marked()) else { return Ok(None) };
+        // The record is only complete then.
+        if let Err(error) = flight.end() {
+            return Ok(Some(error.clone()));
+        }
+        Ok(flight.faults.read(kernel)?.map(|fault| Error::Fault(Arc::new(fault))))
     }
 
     /// All launches fail with this.
@@ -187,7 +196,14 @@ impl FaultBoard {
         self.memory.address() + (rank * size_of::<FaultRecord>()) as u64
     }
 
-    /// The fault that explains the others best.
+    /// Whether there is a fault on it. May be asked while the launch runs.
+    fn is_marked(&self) -> bool {
+        let kind = |rank| (self.address(rank) + offset_of!(FaultRecord, kind) as u64) as *mut u32;
+        // SAFETY: the host and every rank reach the board at the same address, and the word is aligned.
+        (0..self.ranks).any(|rank| unsafe { AtomicU32::from_ptr(kind(rank)) }.load(Ordering::Acquire) != 0)
+    }
+
+    /// The fault that explains the others best. No launch may be writing to the board.
     fn read(&self, kernel: &'static KernelSpec) -> Result<Option<Fault>, Error> {
         let mut faults = Vec::new();
         for rank in 0..self.ranks {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
 use entwine_device::abi::MatrixArg;
 use entwine_device::cpu::Event;
 
@@ -14,20 +15,23 @@ pub(crate) trait Platform: Send + Sync {
     /// The number of ranks.
     fn ranks(&self) -> usize;
 
+    /// The CUDA context of a rank; `None` on simulated ranks.
+    fn context(&self, rank: usize) -> Option<&Arc<CudaContext>>;
+
     /// How many tiles a rank works on at a time: its SMs.
     fn processors(&self) -> u32;
 
     /// Memory of one rank, 256-byte aligned and zeroed, which every rank can reach.
     fn allocate(&self, rank: usize, bytes: usize) -> Result<Box<dyn Memory>, Error>;
 
-    /// Memory that the host and every rank reach at any time, also during a launch, zeroed.
+    /// Memory that the host and every rank reach at any time and at the same address, also during a launch, zeroed.
     fn allocate_shared(&self, bytes: usize) -> Result<Box<dyn Memory>, Error>;
 
     /// Memory of one rank that is not this world's to free.
     ///
     /// # Safety
     /// What is read and written through the result must be memory of the rank, from `address` on.
-    unsafe fn adopt(&self, rank: usize, address: u64) -> Box<dyn Memory>;
+    unsafe fn adopt(&self, rank: usize, address: u64) -> Result<Box<dyn Memory>, Error>;
 
     /// The descriptors that [`MatrixArg::maps`] points at; `None` where there are none.
     fn describe(&self, rank: usize, matrix: &MatrixArg, element: ElementType)
@@ -68,6 +72,11 @@ pub(crate) struct Area {
 }
 
 impl Area {
+    /// Whether its rows follow each other without gaps.
+    pub fn is_flat(&self) -> bool {
+        self.rows <= 1 || self.pitch == self.row
+    }
+
     /// `bytes` bytes from `offset` on.
     pub fn flat(offset: usize, bytes: usize) -> Self {
         Area { offset, pitch: bytes, row: bytes, rows: 1 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
 use entwine_device::abi::MatrixArg;
 use entwine_device::cpu::{Event, Fabric, Launch};
 
@@ -41,6 +42,10 @@ impl Platform for SimulatedRanks {
         self.0.ranks
     }
 
+    fn context(&self, _rank: usize) -> Option<&Arc<CudaContext>> {
+        None
+    }
+
     fn processors(&self) -> u32 {
         self.0.ctas
     }
@@ -54,9 +59,9 @@ impl Platform for SimulatedRanks {
         self.allocate(0, bytes)
     }
 
-    unsafe fn adopt(&self, _rank: usize, address: u64) -> Box<dyn Memory> {
+    unsafe fn adopt(&self, _rank: usize, address: u64) -> Result<Box<dyn Memory>, Error> {
         // SAFETY: as the caller promised.
-        Box::new(unsafe { HostBlock::foreign(address as *mut u8) })
+        Ok(Box::new(unsafe { HostBlock::foreign(address as *mut u8) }))
     }
 
     fn describe(&self, _: usize, _: &MatrixArg, _: ElementType) -> Result<Option<Box<dyn Memory>>, Error> {

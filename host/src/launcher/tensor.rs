@@ -1,5 +1,6 @@
 //! Tensors: a matrix in the memory of every rank.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -8,6 +9,7 @@ use entwine_device::abi::MatrixArg;
 
 use crate::element::TensorElement;
 use crate::error::Error;
+use crate::foreign::RawMatrix;
 use crate::memory::Allocation;
 use crate::platform::Area;
 use crate::spec::ElementType;
@@ -43,6 +45,8 @@ pub struct RankMatrix {
     pub(crate) spare_rows: usize,
     memory: Arc<Allocation>,
     maps: Mutex<Vec<(u32, Option<Arc<Allocation>>)>>,
+    /// What frees the memory, if it is not this crate's.
+    _owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// A tensor that a launch takes as an argument.
@@ -144,63 +148,14 @@ impl World {
             }
             Ok(Arc::new(matrix))
         });
-        let matrices = Matrices { world: self.clone(), element: T::TYPE, ranks: ranks.collect::<Result<_, Error>>()? };
-        Ok(Tensor { matrices, element: PhantomData })
+        Ok(Tensor::of(self, ranks.collect::<Result<_, Error>>()?))
     }
 }
 
-/// Where a matrix lies, in terms that other libraries know: to adopt what they allocated, or to lend them a tensor.
-#[derive(Debug, Clone, Copy)]
-pub struct RawMatrix {
-    /// Device address of the first element, a multiple of 16.
-    pub address: u64,
-    /// Rows.
-    pub rows: usize,
-    /// Columns.
-    pub columns: usize,
-    /// Bytes from one row to the next, a multiple of 16.
-    pub pitch: usize,
-}
-
 impl<T: TensorElement> Tensor<T> {
-    /// A tensor in memory that is not this crate's: one matrix for each rank, in their order. It has no spare
-    /// rows, so a launch takes it for a `Sharded` argument only if its rows divide evenly.
-    ///
-    /// # Safety
-    /// Each matrix must lie wholly in memory of its rank's GPU (of this process, for a simulated rank) that stays
-    /// allocated, and that nothing else accesses while a launch or this tensor does, until the tensor is dropped
-    /// and every launch that it was passed to has ended.
-    ///
-    /// # Errors
-    /// Not one matrix for each rank, an address or a pitch that is not a multiple of 16, rows longer than the
-    /// pitch, or columns that differ between ranks.
-    pub unsafe fn from_raw(world: &World, matrices: &[RawMatrix]) -> Result<Self, Error> {
-        if matrices.len() != world.ranks() {
-            return Err(Error::Tensor(format!(
-                "a tensor needs one matrix for each of the {} ranks, not {}",
-                world.ranks(),
-                matrices.len()
-            )));
-        }
-        let mut ranks = Vec::new();
-        for (rank, raw) in matrices.iter().enumerate() {
-            raw.check(T::TYPE, matrices[0].columns)
-                .map_err(|problem| Error::Tensor(format!("the matrix of rank {rank}: {problem}")))?;
-            let bytes = raw.pitch * raw.rows;
-            // SAFETY: the caller vouches for the matrix, and nothing beyond its last row's columns is accessed.
-            let memory = unsafe { world.platform().adopt(rank, raw.address) };
-            ranks.push(Arc::new(RankMatrix {
-                element: T::TYPE,
-                rows: raw.rows,
-                columns: raw.columns,
-                pitch: raw.pitch,
-                spare_rows: 0,
-                memory: Arc::new(Allocation::plain(memory, bytes)),
-                maps: Mutex::default(),
-            }));
-        }
+    pub(crate) fn of(world: &World, ranks: Vec<Arc<RankMatrix>>) -> Self {
         let matrices = Matrices { world: world.clone(), element: T::TYPE, ranks };
-        Ok(Tensor { matrices, element: PhantomData })
+        Tensor { matrices, element: PhantomData }
     }
 
     /// Where a rank's matrix lies, for other libraries. It stays there as long as the tensor, and what others do with
@@ -216,6 +171,9 @@ impl<T: TensorElement> Tensor<T> {
     }
 
     /// A rank's `[rows, columns]`.
+    ///
+    /// # Panics
+    /// There is no such rank.
     pub fn shape(&self, rank: usize) -> [usize; 2] {
         let matrix = &self.matrices.ranks[rank];
         [matrix.rows, matrix.columns]
@@ -225,6 +183,9 @@ impl<T: TensorElement> Tensor<T> {
     ///
     /// # Errors
     /// The machine failed. A launch's fault is reported by [`Launch::wait`](crate::Launch::wait) alone.
+    ///
+    /// # Panics
+    /// There is no such rank.
     pub fn to_vec(&self, rank: usize) -> Result<Vec<T>, Error> {
         self.world().synchronize()?;
         let matrix = &self.matrices.ranks[rank];
@@ -258,6 +219,9 @@ impl<T: TensorElement> Tensor<T> {
     ///
     /// # Errors
     /// `data` is not `rows · columns` long, or the machine failed.
+    ///
+    /// # Panics
+    /// There is no such rank.
     pub fn write(&mut self, rank: usize, data: &[T]) -> Result<(), Error> {
         check_length(self.shape(rank), data.len())?;
         self.world().synchronize()?;
@@ -284,7 +248,25 @@ impl RankMatrix {
         let spare_rows = world.ranks();
         let bytes = ((rows + spare_rows) * pitch).max(ALIGNMENT);
         let memory = world.allocate(rank, bytes)?;
-        Ok(RankMatrix { element, rows, columns, pitch, spare_rows, memory, maps: Mutex::default() })
+        Ok(RankMatrix { element, rows, columns, pitch, spare_rows, memory, maps: Mutex::default(), _owner: None })
+    }
+
+    /// A matrix in memory that is not this crate's.
+    ///
+    /// # Safety
+    /// Its rows must be memory of the rank, which nothing else accesses while it is in use.
+    pub(crate) unsafe fn adopt(
+        world: &World,
+        rank: usize,
+        raw: &RawMatrix,
+        element: ElementType,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Result<Self, Error> {
+        let RawMatrix { address, rows, columns, pitch } = *raw;
+        // SAFETY: as the caller promised; nothing behind the last row's columns is accessed.
+        let memory = unsafe { world.platform().adopt(rank, address)? };
+        let memory = Arc::new(Allocation::plain(memory, pitch * rows));
+        Ok(RankMatrix { element, rows, columns, pitch, spare_rows: 0, memory, maps: Mutex::default(), _owner: owner })
     }
 
     /// What a kernel is told of this matrix when its rows are seen in `parts` parts. Prepares the
@@ -317,26 +299,6 @@ impl RankMatrix {
     fn area(&self) -> Area {
         let row = self.columns * self.element.size();
         Area { offset: 0, pitch: self.pitch, row, rows: if row == 0 { 0 } else { self.rows } }
-    }
-}
-
-impl RawMatrix {
-    fn check(&self, element: ElementType, columns: usize) -> Result<(), String> {
-        let RawMatrix { address, pitch, .. } = *self;
-        let row = self.columns * element.size();
-        if !address.is_multiple_of(ALIGNMENT as u64) {
-            return Err(format!("its address must be a multiple of {ALIGNMENT}, and {address:#x} is not"));
-        }
-        if !pitch.is_multiple_of(ALIGNMENT) {
-            return Err(format!("its pitch must be a multiple of {ALIGNMENT} bytes, and {pitch} is not; copy it"));
-        }
-        if pitch < row {
-            return Err(format!("its pitch of {pitch} bytes is less than a row's {row}"));
-        }
-        if self.columns != columns {
-            return Err(format!("it has {} columns, but rank 0's has {columns}", self.columns));
-        }
-        Ok(())
     }
 }
 

@@ -47,3 +47,37 @@ pub(crate) fn no_variant(kernel: &KernelSpec, element: Option<ElementType>, tile
         available: available.collect::<Vec<_>>().join(", "),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SPEC;
+
+    fn chosen(dims: &[u32; 2], pinned: Option<(u32, u32)>) -> (u32, u32) {
+        let sizes = Sizes { dims, world: 2, tile: (1, 1) };
+        SPEC.variants[choose(&SPEC, ElementType::F32, pinned, sizes, 16).unwrap()].tile
+    }
+
+    #[test]
+    fn the_largest_tile_that_keeps_every_processor_busy_wins() {
+        assert_eq!(chosen(&[1024, 512], None), (128, 128));
+        assert_eq!(chosen(&[512, 256], None), (64, 64));
+        assert_eq!(chosen(&[64, 64], None), (128, 128), "the small one gives no more tiles");
+        assert_eq!(chosen(&[0, 0], None), (128, 128));
+    }
+
+    #[test]
+    fn a_pinned_tile_is_taken_whatever_the_sizes() {
+        assert_eq!(chosen(&[1024, 512], Some((64, 64))), (64, 64));
+    }
+
+    #[test]
+    fn an_element_that_was_not_compiled_is_refused() {
+        let sizes = Sizes { dims: &[64, 64], world: 2, tile: (1, 1) };
+        let error = choose(&SPEC, ElementType::Bf16, None, sizes, 16).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kernel `gather_sum` was not compiled for elements of bf16; there is: f32 128×128, f32 64×64"
+        );
+    }
+}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
 use entwine_device::abi::MAX_WORLD;
 
 use crate::cuda::Gpus;
@@ -13,6 +14,15 @@ use crate::platform::Platform;
 use crate::simulate::SimulatedRanks;
 
 /// The ranks that kernels run on: GPUs of this machine, or simulated ones. A handle; clones are the same world.
+///
+/// ```
+/// # fn main() -> Result<(), entwine::Error> {
+/// let world = entwine::World::simulated(2)?;
+/// let rows = world.scatter([3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// assert_eq!(rows.to_vec(1)?, [5.0, 6.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct World(Arc<Inner>);
 
@@ -61,6 +71,15 @@ impl World {
     /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.0.platform.ranks()
+    }
+
+    /// The CUDA context of a rank's GPU, for streams and memory of the user's own; `None` on simulated ranks.
+    ///
+    /// # Panics
+    /// There is no such rank.
+    pub fn cuda_context(&self, rank: usize) -> Option<Arc<CudaContext>> {
+        assert!(rank < self.ranks(), "there are {} ranks, and no rank {rank}", self.ranks());
+        self.0.platform.context(rank).cloned()
     }
 
     /// Waits until every launch on this world has ended. Their faults are reported by

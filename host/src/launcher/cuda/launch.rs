@@ -29,7 +29,7 @@ pub(super) struct GpuKernel {
     order: Arc<Order>,
     start_limit: Duration,
     variants: Vec<Variant>,
-    _modules: Vec<Module>,
+    _modules: Arc<[Module]>,
 }
 
 struct Variant {
@@ -40,17 +40,17 @@ struct Variant {
 }
 
 impl GpuKernel {
-    /// Compiles and prepares every variant on every GPU.
-    pub fn load(
+    /// Prepares every variant on every GPU.
+    pub fn prepare(
         spec: &'static KernelSpec,
         devices: &[Arc<Device>],
+        modules: Arc<[Module]>,
         order: &Arc<Order>,
         start_limit: Duration,
     ) -> Result<Self, Error> {
-        let modules: Vec<_> = devices.iter().map(|device| Module::load(device, spec)).collect::<Result<_, _>>()?;
         let variants = spec.variants.iter().map(|variant| {
             let mut prepared = Variant { functions: Vec::new(), resident: u32::MAX };
-            for module in &modules {
+            for module in modules.iter() {
                 let (function, resident) = module.variant(spec, variant)?;
                 prepared.functions.push(function);
                 prepared.resident = prepared.resident.min(resident);

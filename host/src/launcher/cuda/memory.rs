@@ -44,8 +44,21 @@ impl DeviceBlock {
     ///
     /// # Safety
     /// What is read and written through the result must be memory of the GPU, from `address` on.
-    pub unsafe fn foreign(device: &Arc<Device>, address: u64) -> Self {
-        DeviceBlock { device: device.clone(), address, owned: false }
+    pub unsafe fn foreign(device: &Arc<Device>, address: u64) -> Result<Self, Error> {
+        let Device { rank, ordinal, .. } = **device;
+        let mut home = -1;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        device.context.bind_to_thread().during(ordinal, "use it")?;
+        // SAFETY: the attribute is an integer.
+        let result =
+            unsafe { sys::cuPointerGetAttribute(ptr::from_mut(&mut home).cast(), attribute, address) }.result();
+        match result {
+            Ok(()) if home == ordinal as i32 => Ok(DeviceBlock { device: device.clone(), address, owned: false }),
+            Ok(()) => Err(Error::Tensor(format!(
+                "the matrix of rank {rank} must lie on GPU {ordinal}, and {address:#x} is on GPU {home}"
+            ))),
+            Err(_) => Err(Error::Tensor(format!("the matrix of rank {rank}: {address:#x} is no memory of a GPU"))),
+        }
     }
 }
 
@@ -66,62 +79,76 @@ impl Memory for DeviceBlock {
     }
 
     fn write(&self, area: Area, data: &[u8]) -> Result<(), Error> {
+        let start = self.address + area.offset as u64;
         let copy = sys::CUDA_MEMCPY2D {
             srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
             srcHost: data.as_ptr().cast(),
             srcPitch: area.row,
             dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstDevice: self.address + area.offset as u64,
+            dstDevice: start,
             dstPitch: area.pitch,
             ..rows(area)
         };
-        self.copy("write memory", area, &copy)
+        // SAFETY: `Allocation` keeps areas within the block, and `data` is as long as the area.
+        self.copy("write memory", area, |stream| unsafe {
+            match area.is_flat() {
+                true => result::memcpy_htod_async(start, data, stream),
+                false => sys::cuMemcpy2DAsync_v2(&copy, stream).result(),
+            }
+        })
     }
 
     fn read(&self, area: Area, data: &mut [u8]) -> Result<(), Error> {
+        let start = self.address + area.offset as u64;
         let copy = sys::CUDA_MEMCPY2D {
             srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcDevice: self.address + area.offset as u64,
+            srcDevice: start,
             srcPitch: area.pitch,
             dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
             dstHost: data.as_mut_ptr().cast(),
             dstPitch: area.row,
             ..rows(area)
         };
-        self.copy("read memory", area, &copy)
+        // SAFETY: `Allocation` keeps areas within the block, and `data` is as long as the area.
+        self.copy("read memory", area, |stream| unsafe {
+            match area.is_flat() {
+                true => result::memcpy_dtoh_async(data, start, stream),
+                false => sys::cuMemcpy2DAsync_v2(&copy, stream).result(),
+            }
+        })
     }
 
     fn fill(&self, area: Area, pattern: &[u8]) -> Result<(), Error> {
-        let Area { pitch, rows, .. } = area;
         let start = self.address + area.offset as u64;
-        let width = area.row / pattern.len();
-        if width == 0 || rows == 0 {
-            return Ok(());
-        }
-        self.device.copy("fill memory", |stream| {
-            // SAFETY: `Allocation` keeps areas within the block.
-            let result = unsafe {
-                match *pattern {
-                    [a] => sys::cuMemsetD2D8Async(start, pitch, a, width, rows, stream),
-                    [a, b] => sys::cuMemsetD2D16Async(start, pitch, u16::from_ne_bytes([a, b]), width, rows, stream),
-                    [a, b, c, d] => {
-                        sys::cuMemsetD2D32Async(start, pitch, u32::from_ne_bytes([a, b, c, d]), width, rows, stream)
-                    }
-                    _ => unreachable!("a pattern is 1, 2 or 4 bytes long"),
+        let (width, height) = match area.is_flat() {
+            true => (area.bytes() / pattern.len(), 1),
+            false => (area.row / pattern.len(), area.rows),
+        };
+        let pitch = area.pitch;
+        // SAFETY: `Allocation` keeps areas within the block.
+        self.copy("fill memory", area, |stream| unsafe {
+            match *pattern {
+                [a] => sys::cuMemsetD2D8Async(start, pitch, a, width, height, stream),
+                [a, b] => sys::cuMemsetD2D16Async(start, pitch, u16::from_ne_bytes([a, b]), width, height, stream),
+                [a, b, c, d] => {
+                    let word = u32::from_ne_bytes([a, b, c, d]);
+                    sys::cuMemsetD2D32Async(start, pitch, word, width, height, stream)
                 }
-            };
-            result.result()
+                _ => unreachable!("a pattern is 1, 2 or 4 bytes long"),
+            }
+            .result()
         })
     }
 }
 
 impl DeviceBlock {
-    fn copy(&self, action: &'static str, area: Area, copy: &sys::CUDA_MEMCPY2D) -> Result<(), Error> {
-        if area.bytes() == 0 {
-            return Ok(());
-        }
-        // SAFETY: `Allocation` keeps areas within the block, and the host's side is as long as the area.
-        self.device.copy(action, |stream| unsafe { sys::cuMemcpy2DAsync_v2(copy, stream) }.result())
+    fn copy(
+        &self,
+        action: &'static str,
+        area: Area,
+        enqueue: impl FnOnce(sys::CUstream) -> Result<(), DriverError>,
+    ) -> Result<(), Error> {
+        if area.bytes() == 0 { Ok(()) } else { self.device.copy(action, enqueue) }
     }
 }
 

@@ -13,11 +13,13 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
 use entwine_device::abi::{MAX_WORLD, MatrixArg};
 
 use self::device::Device;
 use self::launch::GpuKernel;
 use self::memory::DeviceBlock;
+use self::module::Modules;
 use self::order::Order;
 use crate::error::Error;
 use crate::platform::{Memory, Platform, Program};
@@ -27,6 +29,7 @@ use crate::spec::{ElementType, KernelSpec};
 pub(crate) struct Gpus {
     devices: Vec<Arc<Device>>,
     order: Arc<Order>,
+    modules: Modules,
     start_limit: Duration,
 }
 
@@ -50,13 +53,17 @@ impl Gpus {
                 from.reach(to)?;
             }
         }
-        Ok(Gpus { devices, order, start_limit })
+        Ok(Gpus { devices, order, modules: Modules::default(), start_limit })
     }
 }
 
 impl Platform for Gpus {
     fn ranks(&self) -> usize {
         self.devices.len()
+    }
+
+    fn context(&self, rank: usize) -> Option<&Arc<CudaContext>> {
+        Some(&self.devices[rank].context)
     }
 
     fn processors(&self) -> u32 {
@@ -71,9 +78,9 @@ impl Platform for Gpus {
         Ok(Box::new(memory::pinned(&self.devices[0], bytes)?))
     }
 
-    unsafe fn adopt(&self, rank: usize, address: u64) -> Box<dyn Memory> {
+    unsafe fn adopt(&self, rank: usize, address: u64) -> Result<Box<dyn Memory>, Error> {
         // SAFETY: as the caller promised.
-        Box::new(unsafe { DeviceBlock::foreign(&self.devices[rank], address) })
+        Ok(Box::new(unsafe { DeviceBlock::foreign(&self.devices[rank], address)? }))
     }
 
     fn describe(
@@ -87,7 +94,8 @@ impl Platform for Gpus {
     }
 
     fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
-        Ok(Arc::new(GpuKernel::load(spec, &self.devices, &self.order, self.start_limit)?))
+        let modules = self.modules.load(spec, &self.devices)?;
+        Ok(Arc::new(GpuKernel::prepare(spec, &self.devices, modules, &self.order, self.start_limit)?))
     }
 
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {

@@ -1,8 +1,9 @@
 //! Compiled kernels on GPUs: the driver's compiler, and whether all CTAs of a launch can be resident.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::{result, sys};
 use entwine_device::abi::{ChannelArg, Head, MatrixArg};
@@ -32,11 +33,29 @@ pub(super) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
+/// The modules that a world's kernels are in: those of one crate are compiled once, and loaded once on each GPU.
+#[derive(Default)]
+pub(super) struct Modules(Mutex<HashMap<&'static str, Weak<[Module]>>>);
+
+impl Modules {
+    /// A kernel's module on each GPU.
+    pub fn load(&self, kernel: &'static KernelSpec, devices: &[Arc<Device>]) -> Result<Arc<[Module]>, Error> {
+        let ptx = kernel.ptx.ok_or(Error::NoDeviceCode { kernel: kernel.name })?;
+        let mut loaded = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(modules) = loaded.get(ptx).and_then(Weak::upgrade) {
+            return Ok(modules);
+        }
+        let modules = devices.iter().map(|device| Module::load(device, kernel.name, ptx));
+        let modules = modules.collect::<Result<Arc<[_]>, _>>()?;
+        loaded.insert(ptx, Arc::downgrade(&modules));
+        Ok(modules)
+    }
+}
+
 impl Module {
     /// Compiles a kernel's PTX for a GPU.
-    pub fn load(device: &Arc<Device>, kernel: &'static KernelSpec) -> Result<Self, Error> {
-        let ptx = CString::new(kernel.ptx.ok_or(Error::NoDeviceCode { kernel: kernel.name })?);
-        let ptx = ptx.expect("PTX is text, without NUL");
+    fn load(device: &Arc<Device>, kernel: &'static str, ptx: &str) -> Result<Self, Error> {
+        let ptx = CString::new(ptx).expect("PTX is text, without NUL");
         let mut log = vec![0u8; LOG_BYTES];
         let mut options =
             [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -51,7 +70,7 @@ impl Module {
             Err(Error::Cuda { device, source, .. }) => {
                 let length = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
                 let log = String::from_utf8_lossy(&log[..length]).into_owned();
-                Err(Error::Compile { kernel: kernel.name, device, source, log })
+                Err(Error::Compile { kernel, device, source, log })
             }
             Err(error) => Err(error),
             Ok(()) => Ok(Module { device: device.clone(), module }),
