@@ -9,7 +9,7 @@ use crate::error::Error;
 const LIBRARIES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
 
 /// The newest functions that are called. cudarc panics at a call of one that the driver lacks.
-const NEWEST: [&str; 3] = ["cuTensorMapEncodeTiled", "cuFuncLoad", "cuFuncGetParamInfo"];
+const NEWEST: [&str; 4] = ["cuTensorMapEncodeTiled", "cuGraphAddDependencies_v2", "cuFuncLoad", "cuFuncGetParamInfo"];
 
 /// Loads and initialises the driver, or says what is missing.
 pub(super) fn initialise() -> Result<(), Error> {

@@ -97,7 +97,8 @@ fn build(
     }
 }
 
-/// Adds launches to a graph, in turns, each after the one before, and instantiates it.
+/// Adds launches to a graph, in turns, and instantiates it. Each may start when every CTA of the one before has, and
+/// waits for its end before it touches memory: entries do so themselves.
 ///
 /// # Safety
 /// The graph must be alive and the turns valid.
@@ -106,13 +107,22 @@ unsafe fn chain(
     turns: &[sys::CUDA_KERNEL_NODE_PARAMS],
     launches: u32,
 ) -> Result<sys::CUgraphExec, DriverError> {
-    let mut before: Option<sys::CUgraphNode> = None;
+    let early = sys::CUgraphEdgeData {
+        from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+        to_port: 0,
+        type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+        reserved: [0; 5],
+    };
+    let mut before = None;
     for launch in turns.iter().cycle().take(launches as usize) {
         let mut node = ptr::null_mut();
-        let dependencies = before.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let count = before.iter().count();
         // SAFETY: as the caller promised.
-        unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph, dependencies, count, launch) }.result()?;
+        unsafe {
+            sys::cuGraphAddKernelNode_v2(&mut node, graph, ptr::null(), 0, launch).result()?;
+            if let Some(before) = before {
+                sys::cuGraphAddDependencies_v2(graph, &before, &node, &early, 1).result()?;
+            }
+        }
         before = Some(node);
     }
     let mut executable = ptr::null_mut();

@@ -169,7 +169,7 @@ impl GpuKernel {
             devices: self.devices.clone(),
             ends,
             before: last.clone(),
-            regions,
+            regions: if self.spec.channels.is_empty() { Vec::new() } else { regions },
             start_limit: self.start_limit,
             _graph: graph,
         };
@@ -202,7 +202,7 @@ struct GpuRun {
     ends: Vec<Arc<CudaEvent>>,
     /// The end of the launch before on each rank.
     before: Last,
-    /// Address of each rank's region.
+    /// Address of each rank's region; empty for a kernel without channels, which leaves no trace in it.
     regions: Vec<u64>,
     start_limit: Duration,
     _graph: Option<Arc<GpuGraph>>,
