@@ -1,8 +1,8 @@
 //! Memory of GPUs, and memory of the host that GPUs reach.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::Arc;
-use std::{mem, ptr};
 
 use cudarc::driver::{DriverError, result, sys};
 
@@ -152,10 +152,26 @@ impl DeviceBlock {
     }
 }
 
-/// A copy of an area's size, from and to nowhere yet.
+/// A copy of an area's size, from and to nowhere yet. Not zeroed: 0 is no kind of memory.
 fn rows(area: Area) -> sys::CUDA_MEMCPY2D {
-    // SAFETY: zeros are a valid description, of a copy of nothing.
-    sys::CUDA_MEMCPY2D { WidthInBytes: area.row, Height: area.rows, ..unsafe { mem::zeroed() } }
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: ptr::null(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: area.row,
+        Height: area.rows,
+    }
 }
 
 /// Zeroed memory of the host that every GPU reaches, at the same address.
