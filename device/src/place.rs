@@ -1,6 +1,6 @@
 //! Where a tile or a panel lies: in a matrix, or in a channel's slot. What roles are told.
 
-use crate::abi::{ChannelArg, MAX_AXES, MatrixArg};
+use crate::abi::{ChannelArg, MAX_AXES, MatrixArg, NONE};
 use crate::channel::Route;
 
 /// A place in a matrix: the rows of one part from `row` on, the columns from `column` on. What lies
@@ -77,6 +77,25 @@ impl SlotPlace {
             Route::Peers => self.linear(),
             Route::One => self.linear_of([receiver, self.index[1], self.index[2], self.index[3]]),
         }
+    }
+
+    /// The offset, in a region, of the data at a position in the buffer of an epoch.
+    #[inline(always)]
+    pub fn data_offset(&self, position: u32, epoch: u32) -> u64 {
+        let buffer = self.arg.data + (epoch & 1) as u64 * self.arg.parity_stride;
+        buffer + position as u64 * self.arg.slot_bytes
+    }
+
+    /// The offset, in the receiver's region, of the signal at a position.
+    #[inline(always)]
+    pub fn signal_offset(&self, position: u32) -> u64 {
+        self.arg.signals + 4 * position as u64
+    }
+
+    /// The rank that sends on the slot, or [`NONE`] where the channel's first axis is not the ranks.
+    #[inline(always)]
+    pub fn sender(&self, world: u32) -> u32 {
+        if self.arg.slots[0] == world { self.index[0] } else { NONE }
     }
 }
 

@@ -111,7 +111,7 @@ impl Cta {
 
     /// Waits for a slot's signal and returns the address of its data.
     pub(super) fn receive(&self, slot: &SlotPlace) -> u64 {
-        let sender = self.sender(slot);
+        let sender = slot.sender(self.head.world);
         self.event(EventKind::Wait, Some(slot));
         if !self.fabric.is_broken(Break::ReadEarly) {
             self.wait(&[self.wanted(slot)], self.record(FaultKind::MissingSignal).at_slot(slot, sender));
@@ -132,7 +132,7 @@ impl Cta {
             .collect();
         let missing = self.record(FaultKind::MissingSignal);
         let missing = match &candidates[0].1 {
-            Some(slot) => missing.at_slot(slot, self.sender(slot)),
+            Some(slot) => missing.at_slot(slot, slot.sender(self.head.world)),
             None => missing,
         };
         candidates[self.wait(&wants, missing)].0
@@ -168,7 +168,7 @@ impl Cta {
 
     /// What this rank waits for before it reads a slot.
     fn wanted(&self, slot: &SlotPlace) -> Want {
-        let position = self.check(slot, self.sender(slot), slot.linear());
+        let position = self.check(slot, slot.sender(self.head.world), slot.linear());
         Want { signal: self.signal_address(slot, self.head.rank, position), count: self.epoch }
     }
 
@@ -179,7 +179,7 @@ impl Cta {
     }
 
     fn signal_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
-        self.regions().base(rank) + slot.arg.signals + 4 * position as u64
+        self.regions().base(rank) + slot.signal_offset(position)
     }
 
     /// Where the data that this rank sends to a receiver lies.
@@ -192,9 +192,9 @@ impl Cta {
 
     /// Where the data that this rank receives in a slot lies.
     fn incoming(&self, slot: &SlotPlace) -> u64 {
-        let sender = self.sender(slot);
+        let sender = slot.index[0];
         match slot.arg.pull {
-            0 => self.data_address(slot, self.head.rank, self.check(slot, sender, slot.linear())),
+            0 => self.data_address(slot, self.head.rank, self.check(slot, NONE, slot.linear())),
             _ => {
                 self.check_rank(slot, sender);
                 self.data_address(slot, sender, self.check(slot, sender, slot.outbox(self.head.rank)))
@@ -203,13 +203,7 @@ impl Cta {
     }
 
     fn data_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
-        let parity = (self.epoch & 1) as u64 * slot.arg.parity_stride;
-        self.regions().base(rank) + slot.arg.data + parity + position as u64 * slot.arg.slot_bytes
-    }
-
-    /// The rank that sends what this one receives in a slot: its first coordinate, where that is a rank.
-    fn sender(&self, slot: &SlotPlace) -> u32 {
-        if slot.arg.pull != 0 || slot.arg.slots[0] == self.head.world { slot.index[0] } else { NONE }
+        self.regions().base(rank) + slot.data_offset(position, self.epoch)
     }
 
     fn check(&self, slot: &SlotPlace, peer: u32, position: Option<u32>) -> u32 {

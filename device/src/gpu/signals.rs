@@ -6,7 +6,7 @@ use core::mem::offset_of;
 
 use super::cta::{Config, Cta};
 use super::fault::fault;
-use crate::abi::{Control, FaultKind, NONE};
+use crate::abi::{Control, FaultKind};
 use crate::place::SlotPlace;
 use crate::ptx::*;
 
@@ -40,7 +40,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
         let (rank, linear) = (self.cta.head.rank, self.checked(slot, slot.linear()));
         self.poll(self.signal_address(slot, rank, linear), self.epoch, |seen| {
-            fault(FaultKind::MissingSignal, slot, self.sender(slot), self.epoch, seen)
+            fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, seen)
         });
         fence_proxy_async();
         match slot.arg.pull {
@@ -140,7 +140,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn missing(&self, slot: &SlotPlace) -> ! {
         let signal = self.signal_address(slot, self.cta.head.rank, self.checked(slot, slot.linear()));
-        fault(FaultKind::MissingSignal, slot, self.sender(slot), self.epoch, unsafe { load_relaxed_sys(signal) })
+        fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, unsafe {
+            load_relaxed_sys(signal)
+        })
     }
 
     #[inline(always)]
@@ -172,12 +174,6 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         false
     }
 
-    /// The rank that sends on a slot, where the channel's first axis tells.
-    #[inline(always)]
-    fn sender(&self, slot: &SlotPlace) -> u32 {
-        if slot.arg.slots[0] == self.cta.head.world { slot.index[0] } else { NONE }
-    }
-
     #[inline(always)]
     fn checked(&self, slot: &SlotPlace, position: Option<u32>) -> u32 {
         match position {
@@ -188,14 +184,11 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     #[inline(always)]
     fn signal_address(&self, slot: &SlotPlace, rank: u32, linear: u32) -> u64 {
-        self.cta.region_of(rank) + slot.arg.signals + 4 * linear as u64
+        self.cta.region_of(rank) + slot.signal_offset(linear)
     }
 
     #[inline(always)]
     fn data_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
-        self.cta.region_of(rank)
-            + slot.arg.data
-            + (self.epoch & 1) as u64 * slot.arg.parity_stride
-            + position as u64 * slot.arg.slot_bytes
+        self.cta.region_of(rank) + slot.data_offset(position, self.epoch)
     }
 }
