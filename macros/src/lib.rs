@@ -14,7 +14,15 @@ use proc_macro::TokenStream;
 /// * `#[channel(slots = […])] pub struct Name(Tile<T, BM, BN>);` declares a channel;
 /// * `#[stage(grid = […])] fn name(at: At<2>, …)` declares a stage, the function of one tile.
 ///
-/// Everything else stays as it is. The module gains `Args` (the launch arguments), `load` and `protocol`.
+/// Everything else stays as it is, but that functions on tiles may leave the role out as tile functions do, and that
+/// what mentions `BM`, `BN` or `T` is seen by the tile functions alone. The module gains `Args` (the launch
+/// arguments), `load`, `protocol` and `SPEC`. Kernels of one crate have different names.
+///
+/// # Errors
+/// What can't be right in the protocol is a compile error where it is written: a channel without a sender, a tile
+/// that is waited for before it is sent, a slot with too few coordinates. What depends on the data is the author's
+/// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, and, with an
+/// order of one's own, that a tile which others wait for never waits for them in turn.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, module: TokenStream) -> TokenStream {
     entwine_weave::kernel(arguments.into(), module.into(), &Build::from_environment()).into()

@@ -1,7 +1,6 @@
 //! What `#[entwine::kernel]` does, over plain token streams: a module is parsed into a model, the model is
 //! checked against the rules of the protocol, and three faces of it are written out: the woven tile
 //! functions for GPUs and simulated ranks, the specification for the launcher, and the launcher's types.
-#![allow(missing_docs, reason = "a library for one caller")]
 
 mod body;
 mod check;

@@ -14,7 +14,10 @@ pub const MAX_DIMS: usize = 6;
 
 /// A kernel module.
 pub struct Kernel {
+    /// Its documentation and other attributes.
     pub attributes: Vec<Attribute>,
+    /// Those written inside of the module.
+    pub inner_attributes: Vec<Attribute>,
     pub visibility: Visibility,
     pub name: Ident,
     /// `(BM, BN)` of the variants, preferred ones first.

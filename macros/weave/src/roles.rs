@@ -26,7 +26,7 @@ pub fn tile_function(stage: &Stage) -> ItemFn {
             _ => Roles.visit_type_mut(&mut input.ty),
         }
     }
-    function.sig.generics = parse_quote!(<'c, R: ::entwine::device::Role>);
+    function.sig.generics = parse_quote!(<'cta, R: ::entwine::device::Role>);
     function.attrs.push(parse_quote!(#[inline(always)]));
     function.attrs.push(parse_quote!(#[allow(clippy::too_many_arguments)]));
     function
@@ -39,7 +39,7 @@ pub fn outline(stage: &Stage) -> ItemFn {
         FnArg::Typed(input) => matches!(&*input.pat, Pat::Ident(pattern) if is_understood(&pattern.ident, stage)),
         FnArg::Receiver(_) => false,
     });
-    parse_quote!(fn #ident<'c, R: ::entwine::device::Role>(#(#understood),*) {})
+    parse_quote!(fn #ident<'cta, R: ::entwine::device::Role>(#(#understood),*) {})
 }
 
 fn is_understood(name: &Ident, stage: &Stage) -> bool {
@@ -52,7 +52,7 @@ pub fn helper(function: &ItemFn) -> ItemFn {
     Roles.visit_signature_mut(&mut woven.sig);
     if woven.sig != function.sig {
         Roles.visit_block_mut(&mut woven.block);
-        woven.sig.generics.params.insert(0, parse_quote!('c));
+        woven.sig.generics.params.insert(0, parse_quote!('cta));
         woven.sig.generics.params.push(parse_quote!(R: ::entwine::device::Role));
         woven.attrs.push(parse_quote!(#[inline(always)]));
     }
@@ -66,7 +66,7 @@ fn port_type(port: &Port, channel: &Type) -> Type {
         (Some(_), None) => parse_quote!(::entwine::device::Send),
         _ => parse_quote!(::entwine::device::Receive),
     };
-    parse_quote!(::entwine::device::Port<'c, #channel, #direction, R>)
+    parse_quote!(::entwine::device::Port<'cta, #channel, #direction, R>)
 }
 
 /// Adds the role to the types that take one.
@@ -93,6 +93,6 @@ fn add_role(segment: &mut PathSegment) {
     let role: GenericArgument = parse_quote!(R);
     arguments.args.push(role);
     if segment.ident != WITHOUT_LIFETIME {
-        arguments.args.insert(0, parse_quote!('c));
+        arguments.args.insert(0, parse_quote!('cta));
     }
 }

@@ -1,39 +1,59 @@
 //! What rustdoc shows of a kernel: its stages, its channels and the shapes of its arguments.
 
-use std::fmt::Write;
-
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::{Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue};
 
 use crate::errors::all_of;
 use crate::extent::axes;
-use crate::model::{Argument, ArgumentKind, Channel, Element, Holds, Kernel, Route};
+use crate::model::{Argument, ArgumentKind, Channel, Element, Holds, Kernel, Port, Route, Stage};
 
-/// The section that the module's documentation gains.
+/// The section that the module's documentation gains, inside of it.
 pub fn module(kernel: &Kernel) -> TokenStream {
-    let mut text = String::from("# Stages\n\n");
+    let mut text = String::from("\n# Stages\n\n");
     for stage in &kernel.stages {
-        let (name, grid, order) = (stage.name(), axes(&stage.grid), &stage.order.name);
-        let _ = write!(text, "* `{name}` covers `{grid}` in the order `{order}`");
-        if let Some(ctas) = stage.ctas {
-            let _ = write!(text, ", on {ctas} CTAs of its own");
-        }
-        let ends = |sends: bool| {
-            let ports =
-                stage.ports().filter(move |(_, port)| if sends { port.send.is_some() } else { port.receive.is_some() });
-            ports.map(|(_, port)| &kernel.channels[port.channel].name).collect::<Vec<_>>()
-        };
-        for (verb, channels) in [("sends on", ends(true)), ("receives on", ends(false))] {
-            if !channels.is_empty() {
-                let _ = write!(text, "; {verb} {}", all_of(channels));
-            }
-        }
-        text.push_str(".\n");
+        text += &format!("* `{}`: {}\n", stage.name(), self::stage(kernel, stage));
     }
     let elements = all_of(kernel.elements.iter().map(|element| element.name()));
     let tiles = kernel.tiles.iter().map(|(rows, columns)| format!("{rows} × {columns}"));
-    let _ = write!(text, "\nCompiled for elements {elements} and tiles of {}.", all_of(tiles));
-    appended(&text)
+    text += &format!("\nCompiled for elements {elements} and tiles of {}.", all_of(tiles));
+    quote!(#![doc = #text])
+}
+
+/// What its author says of a stage, and what the kernel says.
+fn stage(kernel: &Kernel, stage: &Stage) -> String {
+    let mut text = first_paragraph(&stage.function.attrs);
+    text += &format!("Covers `{}` in the order `{}`", axes(&stage.grid), stage.order.name);
+    if let Some(ctas) = stage.ctas {
+        text += &format!(", on {ctas} CTAs of its own");
+    }
+    let names = |marked: fn(&Port) -> bool| {
+        let ports = stage.ports().filter(move |(_, port)| marked(port));
+        ports.map(|(_, port)| &kernel.channels[port.channel].name).collect::<Vec<_>>()
+    };
+    let sends = names(|port| port.send.is_some());
+    let receives = names(|port| port.receive.is_some());
+    for (verb, channels) in [("sends on", sends), ("receives on", receives)] {
+        if !channels.is_empty() {
+            text += &format!("; {verb} {}", all_of(channels));
+        }
+    }
+    text.push('.');
+    text
+}
+
+/// The documentation up to its first empty line, with a space after it.
+fn first_paragraph(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(MetaNameValue { path, value: Expr::Lit(ExprLit { lit: Lit::Str(line), .. }), .. })
+            if path.is_ident("doc") =>
+        {
+            Some(line.value())
+        }
+        _ => None,
+    });
+    let lines = lines.map(|line| line.trim().to_string()).take_while(|line| !line.is_empty());
+    lines.map(|line| line + " ").collect()
 }
 
 /// The paragraph that a channel's documentation gains.

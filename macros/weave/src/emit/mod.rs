@@ -37,11 +37,12 @@ pub fn kernel(kernel: &Kernel, build: &Build) -> TokenStream {
     let spec = spec::specification(kernel, &variants, build);
     let launch = launch::launcher(kernel);
     let documentation = docs::module(kernel);
-    let Kernel { attributes, visibility, name, .. } = kernel;
+    let Kernel { attributes, inner_attributes, visibility, name, .. } = kernel;
     quote! {
         #(#attributes)*
-        #documentation
         #visibility mod #name {
+            #(#inner_attributes)*
+            #documentation
             #(#shared)*
             #channels
             #(#modules)*
@@ -61,11 +62,12 @@ pub fn fallback(kernel: &Kernel, build: &Build) -> TokenStream {
     let channels = channels(kernel);
     let spec = spec::specification(kernel, &[], build);
     let launch = launch::launcher(kernel);
-    let Kernel { attributes, visibility, name, .. } = kernel;
+    let Kernel { attributes, inner_attributes, visibility, name, .. } = kernel;
     quote! {
         #(#attributes)*
         #[allow(dead_code, unexpected_cfgs, unused_imports)]
         #visibility mod #name {
+            #(#inner_attributes)*
             #(#shared)*
             #channels
             #[cfg(rust_analyzer)]

@@ -5,7 +5,7 @@ mod parameter;
 mod stage;
 
 use proc_macro2::{Ident, TokenStream};
-use syn::{Attribute, Expr, Fields, Item, ItemMod};
+use syn::{AttrStyle, Attribute, Expr, Fields, Item, ItemMod};
 
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
@@ -19,8 +19,11 @@ const RESERVED: [&str; 12] =
 /// Parses `#[kernel(arguments)]` on `module`. What can't be parsed is left out of the model, after an error.
 pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kernel {
     let mut settings = Settings::parse("kernel", &["tiles", "elements"], arguments, module.ident.span(), errors);
+    let (attributes, inner_attributes) =
+        module.attrs.into_iter().partition(|attribute| matches!(attribute.style, AttrStyle::Outer));
     let mut kernel = Kernel {
-        attributes: module.attrs,
+        attributes,
+        inner_attributes,
         visibility: module.vis,
         name: module.ident,
         tiles: tiles(&mut settings, errors),

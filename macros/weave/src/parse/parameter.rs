@@ -89,35 +89,43 @@ impl<'a> Parameters<'a> {
             self.errors.at(lifetime, "a tile function names no lifetimes");
         }
         let mutable = reference.mutability.is_some();
-        let earlier = self.arguments.iter().position(|argument| argument.name == *name);
-        let Some(argument) = earlier else {
-            let Some(shape) = &markers.shape else {
+        let shape = match &markers.shape {
+            Some(attribute) => Some(self.shape(attribute)?),
+            None => None,
+        };
+        let Some(argument) = self.earlier(name) else {
+            let Some([rows, columns]) = shape else {
                 self.errors.at(name, format!("say the shape of `{name}`: `#[shape(rows, columns)]`"));
                 return None;
             };
-            let [rows, columns] = self.shape(shape)?;
             let kind = ArgumentKind::Matrix(Matrix { element, sharded, rows, columns, mutable });
-            self.arguments.push(Argument { attributes: markers.documentation, name: name.clone(), kind });
-            return Some(Binding::Matrix { argument: self.arguments.len() - 1, mutable });
-        };
-        let shape = match &markers.shape {
-            Some(attribute) => Some((attribute, self.shape(attribute)?)),
-            None => None,
+            let argument = self.add(name, kind, markers.documentation);
+            return Some(Binding::Matrix { argument, mutable });
         };
         match &mut self.arguments[argument].kind {
             ArgumentKind::Matrix(matrix) if matrix.element == element && matrix.sharded == sharded => {
                 matrix.mutable |= mutable;
-                if let Some((attribute, [rows, columns])) = shape
-                    && (matrix.rows != rows || matrix.columns != columns)
-                {
-                    let message =
-                        format!("`{name}` is `#[shape({}, {})]` in an earlier stage", matrix.rows, matrix.columns);
-                    self.errors.at(attribute, message);
+                let earlier = [&matrix.rows, &matrix.columns];
+                if shape.as_ref().is_some_and(|shape| shape.each_ref() != earlier) {
+                    let [rows, columns] = earlier;
+                    self.errors
+                        .at(markers.shape, format!("`{name}` is `#[shape({rows}, {columns})]` in an earlier stage"));
                 }
             }
             kind => self.errors.at(reference, format!("`{name}` is a {} in an earlier stage", kind.describe())),
         }
         Some(Binding::Matrix { argument, mutable })
+    }
+
+    /// The launch argument of this name, if an earlier stage takes it.
+    fn earlier(&self, name: &Ident) -> Option<usize> {
+        self.arguments.iter().position(|argument| argument.name == *name)
+    }
+
+    /// Adds a launch argument.
+    fn add(&mut self, name: &Ident, kind: ArgumentKind, attributes: Vec<Attribute>) -> usize {
+        self.arguments.push(Argument { attributes, name: name.clone(), kind });
+        self.arguments.len() - 1
     }
 
     fn shape(&self, attribute: &Attribute) -> Option<[Extent; 2]> {
@@ -134,14 +142,13 @@ impl<'a> Parameters<'a> {
     fn scalar(&mut self, name: &Ident, scalar: &Ident, markers: Markers) -> Option<Binding> {
         self.refuse_directions(&markers, "a scalar");
         self.refuse_shape(&markers, "a scalar");
-        let earlier = self.arguments.iter().position(|argument| argument.name == *name);
         let kind = ArgumentKind::Scalar(scalar.clone());
-        let argument = earlier.unwrap_or_else(|| {
-            self.arguments.push(Argument { attributes: markers.documentation, name: name.clone(), kind });
-            self.arguments.len() - 1
-        });
+        let argument = match self.earlier(name) {
+            Some(earlier) => earlier,
+            None => self.add(name, ArgumentKind::Scalar(scalar.clone()), markers.documentation),
+        };
         let declared = &self.arguments[argument].kind;
-        if *declared != ArgumentKind::Scalar(scalar.clone()) {
+        if *declared != kind {
             self.errors.at(scalar, format!("`{name}` is a {} in an earlier stage", declared.describe()));
         }
         Some(Binding::Scalar { argument })
