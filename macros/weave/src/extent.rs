@@ -64,7 +64,8 @@ impl Extent {
             text if text.chars().any(char::is_uppercase) => Err(syn::Error::new(
                 name.span(),
                 format!(
-                    "`{text}` is no size that is known here: dimensions have lower-case names, and a tile is `BM` by `BN`"
+                    "`{text}` is no size that is known here: dimensions have lower-case names, and a tile is `BM` by \
+                     `BN`"
                 ),
             )),
             _ => Ok(Extent::Dim(name.clone())),
@@ -187,7 +188,8 @@ impl Extent {
     }
 }
 
-const EXPECTED: &str = "expected an extent: dimension names such as `m`, `world`, `BM`, `BN` and numbers, put together with `+`, `*` and `/`";
+const EXPECTED: &str = "expected an extent: dimension names such as `m`, `world`, `BM`, `BN` and numbers, put together \
+                        with `+`, `*` and `/`";
 
 impl Display for Extent {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {

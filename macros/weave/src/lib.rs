@@ -2,7 +2,6 @@
 //! checked against the rules of the protocol, and three faces of it are written out: the woven tile
 //! functions for GPUs and simulated ranks, the specification for the launcher, and the launcher's types.
 
-mod body;
 mod check;
 mod emit;
 mod errors;
@@ -11,6 +10,7 @@ mod model;
 mod parse;
 mod roles;
 mod setting;
+mod tokens;
 
 use std::env;
 

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use quote::ToTokens;
 use syn::{GenericParam, Generics, Item, Type};
 
-use crate::body::mentions;
 use crate::model::Kernel;
 use crate::parse::item_name;
 use crate::roles;
+use crate::tokens::mentions;
 
 /// The user's own items, their functions with a role where they need one.
 pub struct Items {

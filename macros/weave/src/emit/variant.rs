@@ -27,7 +27,9 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
             #weave
 
             #[cfg(all(target_arch = "nvptx64", entwine_entries))]
-            ::entwine::device::gpu::entry!(#entry, name = #symbol, params = Params, weave = weave, tile = (BM, BN), element = T);
+            ::entwine::device::gpu::entry!(
+                #entry, name = #symbol, params = Params, weave = weave, tile = (BM, BN), element = T
+            );
 
             #[cfg(not(target_arch = "nvptx64"))]
             pub unsafe fn simulate(params: *const ::entwine::device::abi::Head, cta: u32) {

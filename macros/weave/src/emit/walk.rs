@@ -88,7 +88,8 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
         |coordinates| {
             let #at = &::entwine::device::At::new(role, coordinates);
             #free
-            let port = ::entwine::device::Port::<#name, ::entwine::device::Receive, R>::woven(role, &params.channels[#channel]);
+            let port: ::entwine::device::Port<#name, ::entwine::device::Receive, R> =
+                ::entwine::device::Port::woven(role, &params.channels[#channel]);
             ::core::option::Option::Some(port.slot(#slot).place())
         }
     }

@@ -2,9 +2,9 @@
 
 use proc_macro2::{Ident, Span};
 use quote::quote;
-use syn::{Attribute, Expr, ExprPath, GenericArgument, ItemStruct, PathArguments, Type};
+use syn::{Attribute, Expr, ExprPath, Field, Fields, GenericArgument, ItemStruct, PathArguments, Type};
 
-use super::{axes, only_field, refuse_cfg};
+use super::{axes, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
 use crate::model::{Channel, Element, ElementType, Holds, Route};
@@ -37,7 +37,8 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     {
         errors.at(
             written,
-            "every rank sends to every other: the first axis of `slots` must be `world`, the sender's rank, so that no two send to one slot",
+            "every rank sends to every other: the first axis of `slots` must be `world`, the sender's rank, so that no \
+             two send to one slot",
         );
     }
     let acknowledge = settings.take_choice("acknowledge", &[("launch", true), ("never", false)], errors);
@@ -62,6 +63,14 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })
+}
+
+/// The only field of `struct Name(Field);`.
+fn only_field(fields: &Fields) -> Option<&Field> {
+    match fields {
+        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first(),
+        _ => None,
+    }
 }
 
 fn holds(written: &Type, columns: Option<Expr>, settings: &Settings, errors: &Errors) -> Option<Holds> {

@@ -5,7 +5,7 @@ mod parameter;
 mod stage;
 
 use proc_macro2::{Ident, TokenStream};
-use syn::{AttrStyle, Attribute, Expr, Fields, Item, ItemMod};
+use syn::{AttrStyle, Attribute, Expr, Item, ItemMod};
 
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
@@ -180,7 +180,7 @@ fn take(attributes: &mut Vec<Attribute>, name: &str) -> Option<Attribute> {
     Some(attributes.remove(index))
 }
 
-/// What the attributes say must hold for every build: the host, the device and the simulation read them alike.
+/// Refuses conditions: the host, the device and the simulated ranks must see the same kernel.
 fn refuse_cfg(attributes: &[Attribute], what: &str, errors: &Errors) {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")) {
         errors.at(attribute, format!("a {what} can't be conditional: put the condition on the kernel's module"));
@@ -208,14 +208,6 @@ pub fn item_name(item: &Item) -> Option<&Ident> {
         Item::Trait(item) => Some(&item.ident),
         Item::Type(item) => Some(&item.ident),
         Item::Union(item) => Some(&item.ident),
-        _ => None,
-    }
-}
-
-/// The only field of `struct Name(Field);`.
-fn only_field(fields: &Fields) -> Option<&syn::Field> {
-    match fields {
-        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first(),
         _ => None,
     }
 }

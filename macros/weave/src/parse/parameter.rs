@@ -12,8 +12,8 @@ use crate::model::{Argument, ArgumentKind, Binding, Channel, Matrix, Parameter, 
 use crate::setting::Settings;
 
 const SCALARS: [&str; 7] = ["u32", "i32", "u64", "i64", "f32", "f64", "bool"];
-const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, the channels of its \
-                     module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
+const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, the \
+                     channels of its module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
 
 /// The parameters of one stage, as they are parsed.
 pub struct Parameters<'a> {

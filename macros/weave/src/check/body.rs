@@ -1,39 +1,113 @@
-//! What a tile function's body does with its channels, read off its syntax.
+//! The rules of what a tile function's body does with its channels, read off its syntax.
 //!
 //! Only calls that start at the parameter's name are understood (`partial.to(owner).slot([…]).store(tile)`).
 //! A parameter that is used in any other way is left to the types.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::Ident;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprMethodCall};
 
+use super::slot_is_complete;
+use crate::errors::Errors;
+use crate::model::{Channel, Port, Route, Stage};
+use crate::tokens::mentions;
+
+/// Checks that the body does with a channel what its parameter says, and names its slots in full.
+pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors: &Errors) {
+    let Some(found) = uses(&stage.function.block, name) else { return };
+    let called = |wanted: Action| {
+        found.calls.iter().filter_map(move |call| match call.action {
+            Some((action, method)) if action == wanted => Some((call, method)),
+            _ => None,
+        })
+    };
+    for call in &found.calls {
+        if let Some(Expr::Array(slot)) = call.slot {
+            slot_is_complete(slot, channel, errors);
+        }
+    }
+    for (call, method) in called(Action::Load) {
+        if port.receive.is_none() {
+            errors
+                .at(method, format!("this stage only sends on `{name}`: mark the parameter `#[recv]` to load from it"));
+        } else if let Some(to) = call.to {
+            errors.at(to, "`to` names the rank that a tile is sent to; what is loaded has been sent to this rank");
+        }
+    }
+    for (call, method) in called(Action::Store) {
+        if port.send.is_none() {
+            errors.at(
+                method,
+                format!("this stage only receives on `{name}`: mark the parameter `#[send]` to store to it"),
+            );
+        } else {
+            routed(call, method, name, channel, errors);
+        }
+    }
+    if found.escapes {
+        return;
+    }
+    if let (Some(marker), None) = (&port.send, called(Action::Store).next()) {
+        errors.at(marker, format!("nothing is stored to `{name}`, so that its receiver would wait for ever"));
+    }
+    if let (Some(receive), None) = (&port.receive, called(Action::Load).next()) {
+        errors.at(&receive.marker, format!("nothing is loaded from `{name}`: take `#[recv]` off"));
+    }
+    let first = found.calls.iter().find(|call| call.action.is_some());
+    if let Some(PortCall { action: Some((Action::Load, method)), always: true, .. }) = first
+        && port.send.is_some()
+        && port.receive.is_some()
+    {
+        errors.at(
+            method,
+            format!(
+                "every tile waits here before it stores to `{name}`, so that no rank would ever send: store first, or \
+                 wait in the tiles that don't send"
+            ),
+        );
+    }
+}
+
+/// A store says whom it is for, unless the route does.
+fn routed(call: &PortCall, method: &Ident, name: &Ident, channel: &Channel, errors: &Errors) {
+    match (channel.route, call.to) {
+        (Route::One, None) => {
+            errors.at(method, format!("say which rank receives: `{name}.to(rank).slot([…]).store(…)`"))
+        }
+        (Route::Peers, Some(to)) => {
+            errors.at(to, format!("`{}` goes to every other rank (`route = peers`): leave `to` out", channel.name));
+        }
+        _ => {}
+    }
+}
+
 /// What the body does with one channel parameter.
 #[derive(Default)]
-pub struct PortUse<'a> {
+struct PortUse<'a> {
     /// The calls that start at its name, in the order in which they are evaluated.
-    pub calls: Vec<PortCall<'a>>,
+    calls: Vec<PortCall<'a>>,
     /// It is also used in other ways, so that `calls` may not be all.
-    pub escapes: bool,
+    escapes: bool,
 }
 
 /// `port.to(…).slot(…).load()`, each part where it is written.
-pub struct PortCall<'a> {
-    pub to: Option<&'a Ident>,
-    pub slot: Option<&'a Expr>,
-    pub action: Option<(Action, &'a Ident)>,
+struct PortCall<'a> {
+    to: Option<&'a Ident>,
+    slot: Option<&'a Expr>,
+    action: Option<(Action, &'a Ident)>,
     /// Every tile comes here: no branch, loop or closure is around it.
-    pub always: bool,
+    always: bool,
 }
 
 /// What is done with a slot.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Action {
+enum Action {
     Load,
     Store,
 }
 
 /// Finds what `body` does with the channel parameter `port`; `None` if the name is given to something else too.
-pub fn uses<'a>(body: &'a Block, port: &'a Ident) -> Option<PortUse<'a>> {
+fn uses<'a>(body: &'a Block, port: &'a Ident) -> Option<PortUse<'a>> {
     let mut finder = Finder { port, found: PortUse::default(), depth: 0, ambiguous: false };
     finder.visit_block(body);
     (!finder.ambiguous).then_some(finder.found)
@@ -146,13 +220,4 @@ fn receiver(call: &ExprMethodCall) -> &Expr {
         receiver = &inner.expr;
     }
     receiver
-}
-
-/// Some name among the tokens is `wanted`.
-pub fn mentions(tokens: TokenStream, wanted: &impl Fn(&Ident) -> bool) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(name) => wanted(&name),
-        TokenTree::Group(group) => mentions(group.stream(), wanted),
-        _ => false,
-    })
 }
