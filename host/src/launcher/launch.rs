@@ -146,7 +146,7 @@ impl Launches {
         let Some(front) = self.in_flight.front() else { return Ok(()) };
         let failure = match front.end() {
             Err(error) => Some(error.clone()),
-            Ok(_) => self.fault(kernel)?,
+            Ok(_) => self.fault(kernel),
         };
         let Some(error) = failure else {
             let front = self.in_flight.pop_front().expect("there is a front");
@@ -159,13 +159,13 @@ impl Launches {
     }
 
     /// The oldest fault among the launches.
-    fn fault(&self, kernel: &'static KernelSpec) -> Result<Option<Error>, Error> {
-        let Some(flight) = self.in_flight.iter().find(|flight| flight.faults.is_marked()) else { return Ok(None) };
-        // The record is only complete then.
-        if let Err(error) = flight.end() {
-            return Ok(Some(error.clone()));
+    fn fault(&self, kernel: &'static KernelSpec) -> Option<Error> {
+        let flight = self.in_flight.iter().find(|flight| flight.faults.is_marked())?;
+        // The record is only complete when its launch has ended.
+        match flight.end().as_ref().map_err(Clone::clone).and_then(|_| flight.faults.read(kernel)) {
+            Ok(fault) => fault.map(|fault| Error::Fault(Arc::new(fault))),
+            Err(error) => Some(error),
         }
-        Ok(flight.faults.read(kernel)?.map(|fault| Error::Fault(Arc::new(fault))))
     }
 
     /// All launches fail with this.

@@ -71,7 +71,7 @@ impl Allocator {
         let Some(guarded) = &self.guarded else {
             return Ok(Arc::new(Allocation::plain(platform.allocate(rank, bytes)?, bytes)));
         };
-        let memory = platform.allocate(rank, bytes + 2 * GUARD)?;
+        let memory = platform.allocate(rank, bytes.saturating_add(2 * GUARD))?;
         let allocation = Arc::new(Allocation { memory, guard: GUARD, bytes });
         for area in allocation.guards() {
             allocation.memory.fill(area, &[GUARD_BYTE])?;
@@ -96,5 +96,25 @@ impl Allocator {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::SimulatedRanks;
+
+    #[test]
+    fn a_byte_out_of_bounds_is_noticed() {
+        let platform = SimulatedRanks::new(1, 1);
+        for offset in [-1, 100] {
+            let allocator = Allocator::new(true);
+            let allocation = allocator.allocate(&platform, 0, 100).unwrap();
+            allocation.fill(Area::flat(0, 100), &[1]).unwrap();
+            assert!(allocator.guards_intact().unwrap());
+            // SAFETY: the guards are part of the block that was allocated.
+            unsafe { *(allocation.address() as *mut u8).offset(offset) = 0 };
+            assert!(!allocator.guards_intact().unwrap());
+        }
     }
 }

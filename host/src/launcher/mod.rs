@@ -42,5 +42,8 @@ pub use tensor::{AnyTensor, Tensor};
 pub use timeline::Timeline;
 pub use world::{World, WorldBuilder};
 
+/// The CUDA bindings whose contexts, streams and slices this crate takes.
+pub use cudarc;
+
 /// A CUDA stream of the user's own.
 pub type Stream = std::sync::Arc<cudarc::driver::CudaStream>;

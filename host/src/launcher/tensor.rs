@@ -246,7 +246,7 @@ impl RankMatrix {
         }
         let pitch = (columns * element.size()).next_multiple_of(ALIGNMENT);
         let spare_rows = world.ranks();
-        let bytes = ((rows + spare_rows) * pitch).max(ALIGNMENT);
+        let bytes = (rows + spare_rows).saturating_mul(pitch).max(ALIGNMENT);
         let memory = world.allocate(rank, bytes)?;
         Ok(RankMatrix { element, rows, columns, pitch, spare_rows, memory, maps: Mutex::default(), _owner: None })
     }
@@ -265,7 +265,7 @@ impl RankMatrix {
         let RawMatrix { address, rows, columns, pitch } = *raw;
         // SAFETY: as the caller promised; nothing behind the last row's columns is accessed.
         let memory = unsafe { world.platform().adopt(rank, address)? };
-        let memory = Arc::new(Allocation::plain(memory, pitch * rows));
+        let memory = Arc::new(Allocation::plain(memory, pitch.saturating_mul(rows)));
         Ok(RankMatrix { element, rows, columns, pitch, spare_rows: 0, memory, maps: Mutex::default(), _owner: owner })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
 use super::driver::During;
-use super::order::Order;
+use super::gate::Gate;
 use crate::error::Error;
 
 /// The GPU of one rank.
@@ -22,12 +22,13 @@ pub(super) struct Device {
     pub copies: Arc<CudaStream>,
     /// SMs.
     pub processors: u32,
-    pub order: Arc<Order>,
+    /// The same for all of a world.
+    pub gate: Arc<Gate>,
 }
 
 impl Device {
     /// Opens a GPU that kernels can run on.
-    pub fn open(rank: usize, ordinal: usize, order: Arc<Order>) -> Result<Self, Error> {
+    pub fn open(rank: usize, ordinal: usize, gate: Arc<Gate>) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal).during(ordinal, "open it")?;
         let (major, minor) = context.compute_capability().during(ordinal, "ask for its compute capability")?;
         if (major, minor) != (9, 0) {
@@ -41,7 +42,7 @@ impl Device {
             copies: context.new_stream().during(ordinal, "make a stream")?,
             processors: processors.during(ordinal, "count its SMs")? as u32,
             context,
-            order,
+            gate,
         })
     }
 

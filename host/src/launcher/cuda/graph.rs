@@ -34,6 +34,7 @@ impl GpuGraph {
         for device in kernel.devices() {
             let function = kernel.function(variant, device.rank);
             let params = turns.iter_mut().map(|work| &mut *work.params[device.rank]).collect();
+            let _gate = device.gate.lock();
             let graph = device.with("build a graph", || build(function, &shape, params, launches))?;
             ranks.push(Executable { device: device.clone(), graph });
             // So that the first launch finds everything in place, and doesn't block behind another rank's.
@@ -57,7 +58,7 @@ impl Replay for GpuGraph {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        let _order = self.device.order.lock();
+        let _gate = self.device.gate.lock();
         // SAFETY: a run holds the graph that it came from. A failure here is a failure of the context, which the next
         // call reports.
         let _ = self.device.with("free a graph", || unsafe { result::graph::exec_destroy(self.graph) });

@@ -10,9 +10,9 @@ use entwine_device::abi::Control;
 use entwine_device::cpu::Event;
 
 use super::device::Device;
+use super::gate::Last;
 use super::graph::GpuGraph;
 use super::module::{Function, Module};
-use super::order::{Last, Order};
 use crate::error::Error;
 use crate::platform::{Program, Replay, Run, Schedule, Work};
 use crate::spec::KernelSpec;
@@ -26,7 +26,6 @@ const NAP: Duration = Duration::from_micros(50);
 pub(super) struct GpuKernel {
     spec: &'static KernelSpec,
     devices: Vec<Arc<Device>>,
-    order: Arc<Order>,
     start_limit: Duration,
     variants: Vec<Variant>,
     _modules: Arc<[Module]>,
@@ -45,7 +44,6 @@ impl GpuKernel {
         spec: &'static KernelSpec,
         devices: &[Arc<Device>],
         modules: Arc<[Module]>,
-        order: &Arc<Order>,
         start_limit: Duration,
     ) -> Result<Self, Error> {
         let variants = spec.variants.iter().map(|variant| {
@@ -60,7 +58,6 @@ impl GpuKernel {
         Ok(GpuKernel {
             spec,
             devices: devices.to_vec(),
-            order: order.clone(),
             start_limit,
             variants: variants.collect::<Result<_, Error>>()?,
             _modules: modules,
@@ -163,7 +160,7 @@ impl GpuKernel {
         let streams = self.streams(schedule.streams)?;
         let events = self.devices.iter().map(|device| device.with("make an event", || device.context.new_event(None)));
         let ends: Vec<_> = events.map(|event| event.map(Arc::new)).collect::<Result<_, Error>>()?;
-        let mut last = self.order.lock();
+        let mut last = self.devices[0].gate.lock();
         let run = GpuRun {
             kernel: self.spec.name,
             devices: self.devices.clone(),

@@ -23,7 +23,7 @@ impl DeviceBlock {
     /// Zeroed memory, 256-byte aligned.
     pub fn zeroed(device: &Arc<Device>, bytes: usize) -> Result<Self, Error> {
         let address = {
-            let _order = device.order.lock();
+            let _gate = device.gate.lock();
             device.context.bind_to_thread().during(device.ordinal, "use it")?;
             // SAFETY: the length isn't 0.
             match unsafe { result::malloc_sync(bytes.max(1)) } {
@@ -65,7 +65,7 @@ impl DeviceBlock {
 impl Drop for DeviceBlock {
     fn drop(&mut self) {
         if self.owned {
-            let _order = self.device.order.lock();
+            let _gate = self.device.gate.lock();
             // SAFETY: allocated in `zeroed`; launches that use it hold it. A failure here is a failure of the
             // context, which the next call reports.
             let _ = self.device.with("free memory", || unsafe { result::free_sync(self.address) });
@@ -177,7 +177,7 @@ fn rows(area: Area) -> sys::CUDA_MEMCPY2D {
 /// Zeroed memory of the host that every GPU reaches, at the same address.
 pub(super) fn pinned(device: &Arc<Device>, bytes: usize) -> Result<HostBlock, Error> {
     let start = {
-        let _order = device.order.lock();
+        let _gate = device.gate.lock();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: the length isn't 0.
         device.with("allocate pinned memory", || unsafe { result::malloc_host(bytes.max(1), flags) })?
@@ -186,7 +186,7 @@ pub(super) fn pinned(device: &Arc<Device>, bytes: usize) -> Result<HostBlock, Er
     unsafe { ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
     let device = device.clone();
     let release = move |start: *mut u8| {
-        let _order = device.order.lock();
+        let _gate = device.gate.lock();
         // SAFETY: allocated above. A failure here is a failure of the context, which the next call reports.
         let _ = device.with("free pinned memory", || unsafe { result::free_host(start.cast::<c_void>()) });
     };

@@ -2,11 +2,11 @@
 
 mod device;
 mod driver;
+mod gate;
 mod graph;
 mod launch;
 mod memory;
 mod module;
-mod order;
 mod tensor_map;
 
 use std::env;
@@ -17,10 +17,10 @@ use cudarc::driver::CudaContext;
 use entwine_device::abi::{MAX_WORLD, MatrixArg};
 
 use self::device::Device;
+use self::gate::Gate;
 use self::launch::GpuKernel;
 use self::memory::DeviceBlock;
 use self::module::Modules;
-use self::order::Order;
 use crate::error::Error;
 use crate::platform::{Memory, Platform, Program};
 use crate::spec::{ElementType, KernelSpec};
@@ -28,7 +28,6 @@ use crate::spec::{ElementType, KernelSpec};
 /// GPUs that reach each other's memory, one for each rank.
 pub(crate) struct Gpus {
     devices: Vec<Arc<Device>>,
-    order: Arc<Order>,
     modules: Modules,
     start_limit: Duration,
 }
@@ -44,16 +43,16 @@ impl Gpus {
         if ordinals.len() > 1 && env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value != "0") {
             return Err(Error::LaunchBlocking { ranks: ordinals.len() });
         }
-        let order = Arc::new(Order::new(ordinals.len()));
+        let gate = Arc::new(Gate::new(ordinals.len()));
         let devices = ordinals.into_iter().enumerate();
-        let devices = devices.map(|(rank, ordinal)| Ok(Arc::new(Device::open(rank, ordinal, order.clone())?)));
+        let devices = devices.map(|(rank, ordinal)| Ok(Arc::new(Device::open(rank, ordinal, gate.clone())?)));
         let devices: Vec<_> = devices.collect::<Result<_, Error>>()?;
         for from in &devices {
             for to in devices.iter().filter(|to| to.rank != from.rank) {
                 from.reach(to)?;
             }
         }
-        Ok(Gpus { devices, order, modules: Modules::default(), start_limit })
+        Ok(Gpus { devices, modules: Modules::default(), start_limit })
     }
 }
 
@@ -95,7 +94,7 @@ impl Platform for Gpus {
 
     fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
         let modules = self.modules.load(spec, &self.devices)?;
-        Ok(Arc::new(GpuKernel::prepare(spec, &self.devices, modules, &self.order, self.start_limit)?))
+        Ok(Arc::new(GpuKernel::prepare(spec, &self.devices, modules, self.start_limit)?))
     }
 
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error> {
@@ -103,7 +102,7 @@ impl Platform for Gpus {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        let last = self.order.lock().clone();
+        let last = self.devices[0].gate.lock().clone();
         for (device, event) in self.devices.iter().zip(last) {
             if let Some(event) = event {
                 device.with("wait for a launch", || event.synchronize())?;

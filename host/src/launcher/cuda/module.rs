@@ -61,11 +61,13 @@ impl Module {
             [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
         let mut module = ptr::null_mut();
+        let gate = device.gate.lock();
         let compiled = device.with("load a module", || {
             // SAFETY: the PTX ends with NUL, and the options say where the log goes and how long it may be.
             let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
             unsafe { sys::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options, values) }.result()
         });
+        drop(gate);
         match compiled {
             Err(Error::Cuda { device, source, .. }) => {
                 let length = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
@@ -99,6 +101,7 @@ impl Module {
         }
         let (threads, shared) = (variant.threads as i32, variant.shared_bytes as usize);
         let mut per_processor = 0;
+        let _gate = self.device.gate.lock();
         self.device.with("prepare a kernel", || {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function belongs to a loaded module; the last call writes one integer.
@@ -141,7 +144,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _order = self.device.order.lock();
+        let _gate = self.device.gate.lock();
         // SAFETY: a kernel's launches hold its modules. A failure here is a failure of the context, which the
         // next call reports.
         let _ = self.device.with("unload a module", || unsafe { result::module::unload(self.module) });

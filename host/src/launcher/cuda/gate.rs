@@ -1,4 +1,4 @@
-//! The order of launches on every GPU of a world.
+//! One launch at a time: the order of launches is the same on every GPU of a world.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,13 +8,14 @@ use cudarc::driver::CudaEvent;
 pub(super) type Last = Vec<Option<Arc<CudaEvent>>>;
 
 /// Held while a launch is started on one rank after the other, so that all ranks see the same order; and while memory
-/// is allocated or freed, which may block behind a rank that waits for one which has not been started yet.
-pub(super) struct Order(Mutex<Last>);
+/// is allocated or freed, be it for modules or graphs, which may block behind a rank that waits for one which has not
+/// been started yet.
+pub(super) struct Gate(Mutex<Last>);
 
-impl Order {
-    /// The order of a world in which nothing was launched.
+impl Gate {
+    /// The gate of a world in which nothing was launched.
     pub fn new(ranks: usize) -> Self {
-        Order(Mutex::new(vec![None; ranks]))
+        Gate(Mutex::new(vec![None; ranks]))
     }
 
     /// Keeps everyone else from starting, allocating and freeing.
