@@ -14,7 +14,7 @@ mod by_other_names {
     #[stage(grid = [m / BM, n / BN])]
     fn renamed(at: At<2>, #[shape(m, n)] x: &Matrix<T>, #[send] moved: Moved) {
         let port = moved.to((at.rank() + 1) % at.world());
-        if at[0] % 2 == 0 {
+        if at[0].is_multiple_of(2) {
             port.slot([at.rank(), at[0], at[1]]).store(x.load([at[0], at[1]]));
         }
     }
@@ -23,7 +23,7 @@ mod by_other_names {
     fn shadowed(at: At<2>, x: &Matrix<T>, #[send] moved: Moved) {
         let [row, column] = at.coordinates();
         let moved = moved.to((at.rank() + 1) % at.world());
-        if row % 2 == 1 {
+        if !row.is_multiple_of(2) {
             moved.slot([at.rank(), row, column]).store(x.load([row, column]));
         }
     }

@@ -2,10 +2,9 @@
 
 use entwine::prelude::*;
 
-/// Each tile goes to the next rank, is doubled there, and comes back.
 #[entwine::kernel(tiles = [(64, 64), (128, 128)], elements = [bf16, f32])]
 pub mod round_trip {
-    //! Three stages, none of which waits for a later one.
+    //! Each tile goes to the next rank, is doubled there, and comes back.
 
     use super::*;
 
