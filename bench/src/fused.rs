@@ -1,0 +1,179 @@
+//! The fused kernels, as contestants: each operation's, in a variant.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use entwine::{Kernel, KernelType, Stream, Tensor, World};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use half::bf16;
+
+use crate::gpus::Gpus;
+use crate::operands::Inputs;
+use crate::record::Timing;
+use crate::shapes::{Operation, Shape};
+use crate::timing::{Batch, Contestant};
+
+/// How a kernel is set: written as `TILE[@LIMIT]`, as in `auto`, `128x256` or `auto@12`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// The tile, if it is not left to the launcher.
+    tile: Option<(u32, u32)>,
+    /// How many CTAs may drive the link at once, if it is not left to the launcher.
+    link_limit: Option<u32>,
+}
+
+impl Variant {
+    fn set<K: KernelType>(self, mut kernel: Kernel<K>) -> Result<Kernel<K>> {
+        if let Some(tile) = self.tile {
+            kernel = kernel.with_tile(tile)?;
+        }
+        if let Some(limit) = self.link_limit {
+            kernel = kernel.with_link_limit(limit);
+        }
+        Ok(kernel)
+    }
+}
+
+impl FromStr for Variant {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let (tile, limit) = text.split_once('@').map_or((text, None), |(tile, limit)| (tile, Some(limit)));
+            let tile = match tile.split_once('x') {
+                Some((rows, columns)) => Some((rows.parse().ok()?, columns.parse().ok()?)),
+                None => (tile == "auto").then_some(None)?,
+            };
+            let link_limit = limit.map(|limit| limit.parse().ok()).map_or(Some(None), |limit| limit.map(Some))?;
+            Some(Variant { tile, link_limit })
+        };
+        parse().with_context(|| format!("expected a variant like `auto`, `128x256` or `auto@12`, found `{text}`"))
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tile {
+            Some((rows, columns)) => write!(f, "{rows}x{columns}")?,
+            None => write!(f, "auto")?,
+        }
+        self.link_limit.map_or(Ok(()), |limit| write!(f, "@{limit}"))
+    }
+}
+
+/// A loaded kernel, whichever it is.
+pub struct FusedKernel {
+    pub variant: Variant,
+    prepare: Prepare,
+}
+
+type Prepare = Box<dyn for<'a> Fn(Calls<'a>) -> Result<Batch<'a>>>;
+
+/// What a batch of a fused kernel's calls works on.
+struct Calls<'a> {
+    streams: &'a [Stream],
+    inputs: &'a [Inputs],
+    outputs: &'a mut [Tensor<bf16>],
+    calls: usize,
+    timing: Timing,
+}
+
+/// The kernels' argument types differ, though their fields don't.
+macro_rules! prepare {
+    ($kernel:ident, $world:expr, $variant:expr) => {{
+        let kernel = Rc::new($variant.set($kernel::load($world)?)?);
+        Box::new(move |Calls { streams, inputs, outputs, calls, timing }| {
+            if timing == Timing::Graph {
+                let arguments = inputs.iter().zip(outputs).map(|(Inputs { a, b }, c)| $kernel::Args { a, b, c });
+                let graph = kernel.graph_in_turns(calls as u32, arguments)?;
+                return Ok(Box::new(move || Ok(vec![graph.launch_on(streams)?])));
+            }
+            let kernel = kernel.clone();
+            Ok(Box::new(move || {
+                let call = |call: usize| {
+                    let Inputs { a, b } = &inputs[call % inputs.len()];
+                    let c = &mut outputs[call % inputs.len()];
+                    Ok(kernel.launch_on(streams, $kernel::Args { a, b, c })?)
+                };
+                (0..calls).map(call).collect()
+            }))
+        })
+    }};
+}
+
+impl FusedKernel {
+    /// Loads an operation's kernel.
+    ///
+    /// # Errors
+    /// The kernel cannot be loaded, or has no such tile.
+    pub fn load(world: &World, operation: Operation, variant: Variant) -> Result<Self> {
+        let prepare: Prepare = match operation {
+            Operation::Gemm => prepare!(gemm, world, variant),
+            Operation::GemmReduceScatter => prepare!(gemm_reduce_scatter, world, variant),
+            Operation::GemmAllReduce => prepare!(gemm_all_reduce, world, variant),
+            Operation::AllGatherGemm => prepare!(all_gather_gemm, world, variant),
+        };
+        Ok(FusedKernel { variant, prepare })
+    }
+}
+
+/// A fused kernel with its operands.
+pub struct Fused<'a> {
+    kernel: &'a FusedKernel,
+    gpus: &'a Gpus,
+    inputs: &'a [Inputs],
+    outputs: Vec<Tensor<bf16>>,
+}
+
+impl<'a> Fused<'a> {
+    /// # Errors
+    /// Memory ran out.
+    pub fn new(
+        world: &World,
+        gpus: &'a Gpus,
+        kernel: &'a FusedKernel,
+        (operation, shape): (Operation, Shape),
+        inputs: &'a [Inputs],
+    ) -> Result<Self> {
+        let rows = match operation {
+            Operation::GemmReduceScatter => shape.m / world.ranks(),
+            _ => shape.m,
+        };
+        let outputs = inputs.iter().map(|_| Ok(world.zeros([rows, shape.n])?)).collect::<Result<_>>()?;
+        Ok(Fused { kernel, gpus, inputs, outputs })
+    }
+
+    /// The kernel's variant.
+    pub fn variant(&self) -> Variant {
+        self.kernel.variant
+    }
+}
+
+impl Contestant for Fused<'_> {
+    fn batch(&mut self, calls: usize, timing: Timing) -> Result<Batch<'_>> {
+        let Fused { kernel, gpus, inputs, outputs } = self;
+        (kernel.prepare)(Calls { streams: &gpus.streams, inputs, outputs, calls, timing })
+    }
+
+    fn outputs(&mut self) -> &mut [Tensor<bf16>] {
+        &mut self.outputs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_written_as_they_are_read() {
+        for text in ["auto", "128x256", "auto@12", "128x128@0"] {
+            assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
+        }
+        for text in ["", "128", "128x", "best", "auto@", "auto@many", "x@3"] {
+            let error = text.parse::<Variant>().unwrap_err().to_string();
+            assert_eq!(error, format!("expected a variant like `auto`, `128x256` or `auto@12`, found `{text}`"));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Times the fused kernels beside what they compete with, cuBLASLt and NCCL, and beside what nothing can beat.
+
+mod cublaslt;
+mod fused;
+mod gpus;
+mod library;
+mod limit;
+mod link;
+mod measure;
+mod nccl;
+mod operands;
+mod plot;
+mod record;
+mod shapes;
+mod table;
+mod timing;
+mod unfused;
+mod watchdog;
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    options: measure::Options,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print records as tables in Markdown
+    Table {
+        /// JSON files of this program, and of bench/peers.py
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Draw records as SVG plots
+    Plot {
+        /// JSON files of this program, and of bench/peers.py
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The folder to draw into
+        #[arg(required = true)]
+        folder: PathBuf,
+    },
+}
+
+fn main() -> Result<()> {
+    let Cli { command, options } = Cli::parse();
+    match command {
+        Some(Command::Table { files }) => {
+            print!("{}", table::markdown(&record::merge_peers(record::load(&files)?)));
+            Ok(())
+        }
+        Some(Command::Plot { files, folder }) => {
+            for file in plot::draw(&record::merge_peers(record::load(&files)?), &folder)? {
+                println!("{}", file.display());
+            }
+            Ok(())
+        }
+        None => {
+            if env::var_os("NCCL_NVLS_ENABLE").is_none() {
+                // SAFETY: no other thread has been started yet. Multicast would be another link than the one measured.
+                unsafe { env::set_var("NCCL_NVLS_ENABLE", "0") };
+            }
+            measure::run(options)
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A run: every operation and shape, fused and unfused, checked, timed and put on record.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use entwine::World;
+use jiff::Timestamp;
+
+use crate::cublaslt::{CublasLt, Product};
+use crate::fused::{Fused, FusedKernel, Variant};
+use crate::gpus::{self, Gpus};
+use crate::limit::{limit_us, median_and_spread, overlap_efficiency};
+use crate::nccl::Nccl;
+use crate::operands::{Inputs, poison, relative_error};
+use crate::record::{self, Record, Regime, Timing};
+use crate::shapes::{Model, Operation, Shape};
+use crate::timing::{Contestant, Stopwatch, calls_of_batch};
+use crate::unfused::{Unfused, collective};
+use crate::{link, table, watchdog};
+
+/// The most that a result may differ from the vendor's: both round partial sums to bf16.
+const TOLERANCE: f64 = 0.01;
+
+/// What to measure. Without options: everything, on all GPUs
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Only these operations
+    #[arg(long = "op", value_delimiter = ',')]
+    operations: Vec<Operation>,
+    /// Only these models' layers
+    #[arg(long = "model", value_delimiter = ',')]
+    models: Vec<Model>,
+    /// Rows in all
+    #[arg(long = "rows", short = 'm', value_delimiter = ',', default_values_t = [512, 2048, 8192])]
+    rows: Vec<usize>,
+    /// Variants of the fused kernels, as TILE[@LINK-LIMIT]: `auto`, `128x256`, `auto@12`, …
+    #[arg(long = "variant", value_delimiter = ',', default_value = "auto")]
+    variants: Vec<Variant>,
+    /// Only these regimes
+    #[arg(long = "regime", value_delimiter = ',')]
+    regimes: Vec<Regime>,
+    /// How calls reach the GPUs
+    #[arg(long, default_value = "graph")]
+    timing: Timing,
+    /// Repeats, of which the median counts
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+    /// Folders in which libcublasLt and libnccl are looked for first
+    #[arg(long = "library-path", value_delimiter = ':')]
+    library_path: Vec<PathBuf>,
+    /// The file to write [default: bench/results/<date>-<what>.json]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl Options {
+    fn complete(mut self) -> Result<Self> {
+        fn all_if_none<T: ValueEnum + Clone>(named: &mut Vec<T>) {
+            if named.is_empty() {
+                *named = T::value_variants().to_vec();
+            }
+        }
+        ensure!(self.repeats > 0, "there must be at least one repeat");
+        all_if_none(&mut self.operations);
+        all_if_none(&mut self.models);
+        all_if_none(&mut self.regimes);
+        Ok(self)
+    }
+
+    fn file(&self, date: &str, world: usize) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| {
+            let all = self.operations.len() == Operation::value_variants().len();
+            let named: Vec<_> = self.operations.iter().map(Operation::to_string).collect();
+            let what = if all { "all".into() } else { named.join("+") };
+            PathBuf::from(format!("bench/results/{date}-{what}-tp{world}.json"))
+        })
+    }
+}
+
+/// What all measurements of a run share.
+struct Bench<'a> {
+    options: &'a Options,
+    world: &'a World,
+    gpus: &'a Gpus,
+    cublas: &'a CublasLt,
+    nccl: Option<&'a Nccl>,
+    stopwatch: Stopwatch<'a>,
+    machine: Machine,
+}
+
+/// What the records say of where they come from.
+struct Machine {
+    link_gbps: Option<f64>,
+    date: String,
+    device: String,
+    driver: String,
+    libraries: String,
+}
+
+/// One operation on one shape.
+#[derive(Clone, Copy)]
+struct Case {
+    operation: Operation,
+    model: Model,
+    shape: Shape,
+}
+
+/// Measures what the options say, prints it and writes the records, after each shape anew.
+///
+/// # Errors
+/// The machine is not fit for it; or something failed or was wrong, after all the rest was measured.
+pub fn run(options: Options) -> Result<()> {
+    let options = options.complete()?;
+    watchdog::start();
+    watchdog::step("opening the GPUs");
+    let world = World::open()?;
+    let gpus = Gpus::of(&world)?;
+    let date = Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let file = options.file(&date, world.ranks());
+
+    watchdog::step("starting cuBLASLt and NCCL");
+    let cublas = CublasLt::open(&world, &gpus, &options.library_path)?;
+    let nccl = (world.ranks() > 1).then(|| Nccl::open(&gpus, &options.library_path)).transpose()?;
+    let mut libraries = format!("cuBLASLt {}", cublas.version());
+    if let Some(nccl) = &nccl {
+        libraries += &format!(", NCCL {}", nccl.version()?);
+    }
+
+    watchdog::step("measuring the link");
+    let stopwatch = Stopwatch::new(&gpus)?;
+    let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
+    let machine = Machine { link_gbps, date, device: gpus.name()?, driver: gpus::driver()?, libraries };
+    let bench = Bench {
+        options: &options,
+        world: &world,
+        gpus: &gpus,
+        cublas: &cublas,
+        nccl: nccl.as_ref(),
+        stopwatch,
+        machine,
+    };
+    bench.measure(|records| record::save(&file, records))
+}
+
+impl Bench<'_> {
+    fn measure(&self, save: impl Fn(&[Record]) -> Result<()>) -> Result<()> {
+        let (mut records, mut failures) = (Vec::new(), 0);
+        for &operation in &self.options.operations {
+            let kernels = self.options.variants.iter().filter_map(|&variant| {
+                watchdog::compile_step(format!("loading {operation}, {variant}"));
+                let kernel = FusedKernel::load(self.world, operation, variant);
+                kernel.inspect_err(|error| report(&mut failures, &format!("{operation}, {variant}"), error)).ok()
+            });
+            let kernels: Vec<_> = kernels.collect();
+            for &model in &self.options.models {
+                for &rows in &self.options.rows {
+                    let name = format!("{operation}, {model}, {rows} rows");
+                    watchdog::step(name.as_str());
+                    eprintln!("{name}");
+                    let measured = Shape::of(operation, model, rows, self.world.ranks())
+                        .and_then(|shape| self.case(Case { operation, model, shape }, &kernels, &mut failures));
+                    match measured {
+                        Ok(measured) => records.extend(measured),
+                        Err(error) => report(&mut failures, &name, &error),
+                    }
+                    save(&records)?;
+                }
+            }
+        }
+        println!("{}", table::terminal(&records));
+        if failures > 0 {
+            bail!("{failures} measurements failed or were wrong, as said above");
+        }
+        Ok(())
+    }
+
+    /// Measures one operation on one shape: a record for each kernel and regime.
+    fn case(&self, case: Case, kernels: &[FusedKernel], failures: &mut usize) -> Result<Vec<Record>> {
+        let Case { operation, shape, .. } = case;
+        let sized = (operation, shape);
+        let inputs = Inputs::in_turns(self.world, operation, shape)?;
+        let unfused = |collective| {
+            let product = Product::new(self.cublas, self.gpus, shape)?;
+            Unfused::new(self.world, self.gpus, product, collective, sized, &inputs)
+        };
+        let mut alone = unfused(None)?;
+        let algorithm = self.fastest_algorithm(&mut alone)?;
+        alone.product().choose(algorithm);
+        let mut pair = match (self.nccl, collective(operation)) {
+            (Some(nccl), Some(collective)) => Some(unfused(Some((nccl, collective)))?),
+            _ => None,
+        };
+        if let Some(pair) = &mut pair {
+            pair.product().choose(algorithm);
+        }
+
+        let alone_calls = self.rehearse(&mut alone, inputs.len()).context("cuBLASLt alone")?;
+        let pair_calls = pair.as_mut().map(|pair| self.rehearse(pair, inputs.len())).transpose();
+        let pair_calls = pair_calls.context("cuBLASLt and NCCL")?;
+        let expected = pair.as_mut().unwrap_or(&mut alone);
+        let mut right = Vec::new();
+        for kernel in kernels {
+            let rehearsed = Fused::new(self.world, self.gpus, kernel, sized, &inputs).and_then(|mut fused| {
+                let calls = self.rehearse(&mut fused, inputs.len())?;
+                let error = check(&mut fused, expected)?;
+                Ok((fused, calls, error))
+            });
+            match rehearsed {
+                Ok(rehearsed) => right.push(rehearsed),
+                Err(error) => report(failures, &kernel.variant.to_string(), &error),
+            }
+        }
+
+        let mut times = Vec::new();
+        {
+            let mut batches = vec![(alone_calls, alone.batch(alone_calls, self.options.timing)?)];
+            if let (Some(pair), Some(calls)) = (&mut pair, pair_calls) {
+                batches.push((calls, pair.batch(calls, self.options.timing)?));
+            }
+            for (fused, calls, _) in &mut right {
+                batches.push((*calls, fused.batch(*calls, self.options.timing)?));
+            }
+            for (_, batch) in &mut batches {
+                self.stopwatch.run(batch)?;
+            }
+            for &regime in &self.options.regimes {
+                let Options { timing, repeats, .. } = *self.options;
+                times.push((regime, self.stopwatch.compare(&mut batches, regime, timing, repeats)?));
+            }
+        }
+
+        let expected = pair.as_mut().unwrap_or(&mut alone);
+        let mut records = Vec::new();
+        for (index, (fused, _, error)) in right.iter_mut().enumerate() {
+            match check(fused, expected) {
+                Ok(error_after) => {
+                    let error = error.max(error_after);
+                    let first_fused = 1 + usize::from(pair_calls.is_some());
+                    records.extend(times.iter().map(|(regime, times)| {
+                        let serial = pair_calls.map(|_| times[1].as_slice());
+                        let timed = Timed { ours: &times[first_fused + index], gemm: &times[0], serial };
+                        self.record(case, fused.variant(), *regime, timed, error)
+                    }));
+                }
+                Err(error) => report(failures, &format!("{} after it was timed", fused.variant()), &error),
+            }
+        }
+        Ok(records)
+    }
+
+    /// The fastest of the algorithms that cuBLASLt proposes.
+    fn fastest_algorithm(&self, alone: &mut Unfused<'_>) -> Result<usize> {
+        let mut fastest = (f64::INFINITY, alone.product().chosen());
+        for algorithm in 0..alone.product().algorithms() {
+            alone.product().choose(algorithm);
+            let mut batch = alone.batch(ALGORITHM_CALLS, Timing::Eager)?;
+            self.stopwatch.run(&mut batch)?;
+            let times =
+                (0..ALGORITHM_REPEATS).map(|_| self.stopwatch.time(&mut batch, 1)).collect::<Result<Vec<_>>>()?;
+            let (median_us, _) = median_and_spread(&times);
+            if median_us < fastest.0 {
+                fastest = (median_us, algorithm);
+            }
+        }
+        Ok(fastest.1)
+    }
+
+    /// Has a contestant write all its outputs, poisoned before, and finds how many of its calls make a batch.
+    fn rehearse(&self, contestant: &mut impl Contestant, sets: usize) -> Result<usize> {
+        let timing = self.options.timing;
+        poison(contestant.outputs())?;
+        let calls = 2 * sets;
+        let mut batch = contestant.batch(calls, timing)?;
+        self.stopwatch.run(&mut batch)?;
+        let time_us = self.stopwatch.time(&mut batch, 1)?;
+        Ok(calls_of_batch(time_us / calls as f64, sets, timing))
+    }
+
+    fn record(&self, case: Case, variant: Variant, regime: Regime, timed: Timed<'_>, error: f64) -> Record {
+        let Case { operation, model, shape } = case;
+        let world = self.world.ranks();
+        let Machine { link_gbps, date, device, driver, libraries } = &self.machine;
+        let (ours_us, spread) = median_and_spread(timed.ours);
+        let (gemm_us, _) = median_and_spread(timed.gemm);
+        let serial_us = timed.serial.map(|serial| median_and_spread(serial).0);
+        let limit_us = limit_us(gemm_us, shape.wire_bytes(operation, world), *link_gbps);
+        Record {
+            op: operation,
+            model,
+            dtype: "bf16".into(),
+            world,
+            m: shape.m,
+            n: shape.n,
+            k: shape.k,
+            variant: variant.to_string(),
+            regime,
+            timing: self.options.timing,
+            ours_us: Some(ours_us),
+            gemm_us,
+            serial_us,
+            torch_us: None,
+            limit_us: Some(limit_us),
+            fraction: Some(limit_us / ours_us),
+            efficiency: serial_us.and_then(|serial_us| overlap_efficiency(serial_us, ours_us, limit_us)),
+            spread,
+            link_gbps: *link_gbps,
+            error: Some(error),
+            date: date.clone(),
+            device: device.clone(),
+            driver: driver.clone(),
+            libraries: libraries.clone(),
+        }
+    }
+}
+
+const ALGORITHM_CALLS: usize = 10;
+const ALGORITHM_REPEATS: usize = 3;
+
+/// The repeats of what belongs to one record, in µs per call.
+struct Timed<'a> {
+    ours: &'a [f64],
+    gemm: &'a [f64],
+    serial: Option<&'a [f64]>,
+}
+
+/// The error of a fused kernel's outputs.
+///
+/// # Errors
+/// It is too large.
+fn check(fused: &mut Fused<'_>, expected: &mut Unfused<'_>) -> Result<f64> {
+    let error = relative_error(fused.outputs(), expected.outputs())?;
+    if error.is_nan() || error > TOLERANCE {
+        bail!("wrong: the result is off by {error}, relative to what cuBLASLt and NCCL compute (at most {TOLERANCE})");
+    }
+    Ok(error)
+}
+
+fn report(failures: &mut usize, what: &str, error: &anyhow::Error) {
+    *failures += 1;
+    eprintln!("FAILED: {what}: {error:#}");
+}

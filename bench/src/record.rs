@@ -1,0 +1,165 @@
+//! The records of a run: one for each operation, shape, variant and regime, in a JSON file.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::shapes::{Model, Operation};
+
+/// How hard the GPUs have been working before each batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Regime {
+    /// Idle before each batch: a cool chip at full clocks
+    Burst,
+    /// Batches back to back: what the power limit allows
+    Sustained,
+}
+
+/// How calls reach the GPUs. The same for everything that is timed in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Timing {
+    /// Replayed from a CUDA graph for each GPU
+    Graph,
+    /// Launched one by one, queued before the clock starts
+    Eager,
+}
+
+/// One measured row. Times are in µs for one call, medians over the repeats, of the slowest GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub op: Operation,
+    pub model: Model,
+    pub dtype: String,
+    pub world: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    /// Of the fused kernel: its tile and link limit; else the peer's name.
+    pub variant: String,
+    pub regime: Regime,
+    pub timing: Timing,
+    /// The fused kernel.
+    pub ours_us: Option<f64>,
+    /// cuBLASLt's matrix product alone, on all GPUs at once.
+    pub gemm_us: f64,
+    /// cuBLASLt and NCCL, one after the other; none where nothing is exchanged.
+    pub serial_us: Option<f64>,
+    /// PyTorch's fused operation.
+    pub torch_us: Option<f64>,
+    /// The longer of the matrix product alone and the bytes on the wire at the link's rate.
+    pub limit_us: Option<f64>,
+    /// `limit_us / ours_us`.
+    pub fraction: Option<f64>,
+    /// `(serial_us − ours_us) / (serial_us − limit_us)`.
+    pub efficiency: Option<f64>,
+    /// `(slowest − fastest) / median` over the repeats.
+    pub spread: f64,
+    /// The link's rate in each direction, both at once, in GB/s; none for one GPU.
+    pub link_gbps: Option<f64>,
+    /// Relative Frobenius error against what cuBLASLt and NCCL computed.
+    pub error: Option<f64>,
+    pub date: String,
+    pub device: String,
+    pub driver: String,
+    /// The vendor's libraries with their versions.
+    pub libraries: String,
+}
+
+/// Reads the records of several files, one after the other.
+///
+/// # Errors
+/// A file that is missing or does not hold records.
+pub fn load(files: &[impl AsRef<Path>]) -> Result<Vec<Record>> {
+    let read = |file: &Path| -> Result<Vec<Record>> { Ok(serde_json::from_slice(&fs::read(file)?)?) };
+    let mut records = Vec::new();
+    for file in files {
+        let file = file.as_ref();
+        records.extend(read(file).with_context(|| format!("couldn't read records from {}", file.display()))?);
+    }
+    Ok(records)
+}
+
+/// Writes records to a file, whose folder is made if need be.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn save(file: &Path, records: &[Record]) -> Result<()> {
+    let write = || -> Result<()> {
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(fs::write(file, serde_json::to_string_pretty(records)? + "\n")?)
+    };
+    write().with_context(|| format!("couldn't write {}", file.display()))
+}
+
+/// The records of fused kernels, each with the time of PyTorch's fused operation if a peer's record has it.
+///
+/// A peer was timed in another run, on a chip in another state: its time is scaled by the matrix product alone, which
+/// both runs timed.
+pub fn merge_peers(records: Vec<Record>) -> Vec<Record> {
+    let (mut ours, peers): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.ours_us.is_some());
+    for record in &mut ours {
+        let peer = peers.iter().find(|peer| peer.same_case(record));
+        let scaled = peer.and_then(|peer| Some(peer.torch_us? * record.gemm_us / peer.gemm_us));
+        record.torch_us = record.torch_us.or(scaled);
+    }
+    ours
+}
+
+impl Record {
+    fn same_case(&self, other: &Record) -> bool {
+        let case = |record: &Record| {
+            (record.op, record.world, record.m, record.n, record.k, record.regime, record.dtype.clone())
+        };
+        case(self) == case(other)
+    }
+}
+
+impl fmt::Display for Regime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.to_possible_value().expect("no regime is hidden").get_name())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Records as a run and the peers' script write them.
+    pub fn sample() -> Vec<Record> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        load(&[folder.join("sample.json"), folder.join("sample-peers.json")]).unwrap()
+    }
+
+    #[test]
+    fn peers_are_scaled_to_the_run_they_join() {
+        let merged = merge_peers(sample());
+        assert_eq!(merged.len(), 4);
+        assert!(merged.iter().all(|record| record.ours_us.is_some()));
+        let joined =
+            merged.iter().find(|record| record.m == 2048 && record.op == Operation::GemmReduceScatter).unwrap();
+        assert_eq!(joined.torch_us, Some(300.0 * 115.0 / 120.0));
+        assert_eq!(merged.iter().filter(|record| record.torch_us.is_some()).count(), 1);
+    }
+
+    #[test]
+    fn records_survive_a_file() {
+        let file = std::env::temp_dir().join(format!("entwine-bench-{}/records.json", std::process::id()));
+        save(&file, &sample()).unwrap();
+        assert_eq!(load(&[&file]).unwrap(), sample());
+        fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = load(&["no-such-file.json"]).unwrap_err();
+        assert_eq!(error.to_string(), "couldn't read records from no-such-file.json");
+    }
+}
