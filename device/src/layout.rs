@@ -35,7 +35,7 @@ pub const fn staging(rows: usize, columns: usize, element: u32) -> u32 {
 /// Slots of the ring: as many as fit beside the staging buffer.
 pub const fn ring_depth(rows: usize, columns: usize, element: u32) -> u32 {
     let depth = (SHARED_LIMIT - HEADER - staging(rows, columns, element)) / ring_slot(rows, columns);
-    assert!(depth >= 2, "this tile and element leave no room in shared memory for a ring of two slots");
+    assert!(depth >= 3, "this tile and element leave no room in shared memory for a ring of three slots");
     if depth > MAX_DEPTH { MAX_DEPTH } else { depth }
 }
 

@@ -14,7 +14,7 @@ pub mod gemm_all_reduce {
     pub struct Partial(Tile<T, BM, BN>);
 
     /// Sums on their way from the rank that owns their rows to all others.
-    #[channel(slots = [world, m / world / BM, n / BN], route = peers)]
+    #[channel(slots = [world, m / world / BM, n / BN], route = peers, by = push)]
     pub struct Reduced(Tile<T, BM, BN>);
 
     #[stage(grid = [world, m / world / BM, n / BN], order = peers_first)]

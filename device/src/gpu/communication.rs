@@ -17,6 +17,9 @@ use crate::ptx::*;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
 
+/// Ring slots that may be being stored while the loader fills the next.
+const PENDING_STORES: u32 = 1;
+
 /// The communicating thread.
 ///
 /// The staging buffer passes to the math warpgroups when a phase of `ready` ends and back when one of `staged`
@@ -36,7 +39,10 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     /// Starts the role; on the first CTA, tells every rank that this one has started.
     #[inline(always)]
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
-        let signals = Signals::new(cta);
+        if C::COMMUNICATES {
+            unsafe { cta.keep_regions() };
+        }
+        let signals = Signals::new(cta, true);
         if C::COMMUNICATES && block_idx_x() == 0 {
             signals.announce();
         }
@@ -182,8 +188,9 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     #[inline(always)]
     fn drain(&self, count: u32, rows: usize, put: impl Fn(u32, u32, u32)) {
         let per_slot = C::RING_SLOT / (rows as u32 * ROW);
+        let mut oldest = self.ring.get();
+        let mut pending = 0;
         let mut index = 0;
-        let mut previous = None;
         while index < count {
             let cursor = self.ring.get();
             self.ring.set(cursor.next(C::RING_DEPTH));
@@ -191,17 +198,19 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             let here = if count - index < per_slot { count - index } else { per_slot };
             put(index, here, self.cta.ring(cursor.slot));
             bulk_commit();
-            // The copy before this one has left its slot once no more than this one is being read.
-            bulk_wait_read::<1>();
-            if let Some(slot) = previous {
-                self.free(slot);
-            }
-            previous = Some(cursor.slot);
             index += here;
+            if pending < PENDING_STORES {
+                pending += 1;
+                continue;
+            }
+            bulk_wait_read::<PENDING_STORES>();
+            self.free(oldest.slot);
+            oldest = oldest.next(C::RING_DEPTH);
         }
         bulk_wait_read::<0>();
-        if let Some(slot) = previous {
-            self.free(slot);
+        for _ in 0..pending {
+            self.free(oldest.slot);
+            oldest = oldest.next(C::RING_DEPTH);
         }
     }
 

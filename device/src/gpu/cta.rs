@@ -60,6 +60,8 @@ const CHOICE: u32 = 176;
 pub(super) const HEAD: u32 = 256;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
+/// Where the regions start, for the communication thread: it asks for each piece that it sends.
+const REGIONS: u32 = 448;
 
 /// A CTA, as one of its threads sees it.
 pub struct Cta<'p, C: Config> {
@@ -188,6 +190,31 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn region_of(&self, rank: u32) -> u64 {
         unsafe { load_constant_u64(self.head.regions + 8 * rank as u64) }
+    }
+
+    /// Keeps where the regions start in shared memory.
+    ///
+    /// # Safety
+    /// Only the thread that does may ask for them there.
+    #[inline(always)]
+    pub(super) unsafe fn keep_regions(&self) {
+        for rank in 0..self.head.world {
+            let region = self.region_of(rank);
+            unsafe {
+                store_shared(self.shared + REGIONS + 8 * rank, region as u32);
+                store_shared(self.shared + REGIONS + 8 * rank + 4, (region >> 32) as u32);
+            }
+        }
+    }
+
+    /// Where the symmetric region of `rank` starts.
+    ///
+    /// # Safety
+    /// This thread must have kept the regions.
+    #[inline(always)]
+    pub(super) unsafe fn kept_region(&self, rank: u32) -> u64 {
+        let at = self.shared + REGIONS + 8 * rank;
+        unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
     }
 
     /// Thread in the CTA.

@@ -44,7 +44,12 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
     /// Starts the role.
     #[inline(always)]
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
-        Loader { cta, signals: Signals::new(cta), ring: Cell::new(Cursor::START), choice: Cell::new(Cursor::START) }
+        Loader {
+            cta,
+            signals: Signals::new(cta, false),
+            ring: Cell::new(Cursor::START),
+            choice: Cell::new(Cursor::START),
+        }
     }
 
     /// Ends the role, all that it loaded read.

@@ -16,6 +16,8 @@ const POLLS: u32 = 32;
 /// One thread's end of the protocol.
 pub(super) struct Signals<'c, 'p, C: Config> {
     cta: &'c Cta<'p, C>,
+    /// Whether this thread keeps the addresses of the regions in shared memory.
+    kept_regions: bool,
     epoch: u32,
     /// When this thread first saw that every rank had started; 0 before.
     since: Cell<u64>,
@@ -25,8 +27,8 @@ pub(super) struct Signals<'c, 'p, C: Config> {
 
 impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
-    pub fn new(cta: &'c Cta<'p, C>) -> Self {
-        Signals { cta, epoch: cta.epoch(), since: Cell::new(0), acknowledged: Cell::new(0) }
+    pub fn new(cta: &'c Cta<'p, C>, kept_regions: bool) -> Self {
+        Signals { cta, kept_regions, epoch: cta.epoch(), since: Cell::new(0), acknowledged: Cell::new(0) }
     }
 
     /// Tells every rank that this one has started.
@@ -184,11 +186,16 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     #[inline(always)]
     fn signal_address(&self, slot: &SlotPlace, rank: u32, linear: u32) -> u64 {
-        self.cta.region_of(rank) + slot.signal_offset(linear)
+        self.region_of(rank) + slot.signal_offset(linear)
     }
 
     #[inline(always)]
     fn data_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
-        self.cta.region_of(rank) + slot.data_offset(position, self.epoch)
+        self.region_of(rank) + slot.data_offset(position, self.epoch)
+    }
+
+    #[inline(always)]
+    fn region_of(&self, rank: u32) -> u64 {
+        if self.kept_regions { unsafe { self.cta.kept_region(rank) } } else { self.cta.region_of(rank) }
     }
 }

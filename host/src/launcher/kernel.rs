@@ -25,6 +25,9 @@ pub struct Kernel<K> {
     kernel: PhantomData<fn() -> K>,
 }
 
+/// Transfers of a rank over the link at once, where the user says nothing.
+const LINK_LIMIT: u32 = 16;
+
 /// What a kernel's user has set.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
@@ -40,7 +43,7 @@ impl<K: KernelType> Kernel<K> {
     /// On GPUs: the kernel was built without device code, the driver could not compile it, or a CTA does not fit.
     pub fn load(world: &World) -> Result<Self, Error> {
         let loaded = Arc::new(Loaded::new(K::SPEC, world)?);
-        let settings = Settings { tile: None, deadline: Duration::from_secs(10), link_limit: 0 };
+        let settings = Settings { tile: None, deadline: Duration::from_secs(10), link_limit: LINK_LIMIT };
         Ok(Kernel { loaded, settings, kernel: PhantomData })
     }
 
@@ -63,7 +66,8 @@ impl<K: KernelType> Kernel<K> {
         self
     }
 
-    /// With at most this many CTAs of a rank moving tiles over the link at once; 0, the default, is any number.
+    /// With at most this many transfers of a rank over the link at once; 0 is any number. Default: 16. A saturated link
+    /// slows the loads of a matmul; fewer than 8 don't fill it.
     pub fn with_link_limit(mut self, ctas: u32) -> Self {
         self.settings.link_limit = ctas;
         self
