@@ -75,7 +75,6 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     assert!(ptx.contains(".maxntid 384\n.minnctapersm 1\n{"), "{ptx}");
     assert!(ptx.contains("40961"), "the other crate's function is linked in: {ptx}");
     assert!(!ptx.contains("shift") && !ptx.contains("tabulate"), "{ptx}");
-    assert!(cold < Duration::from_secs(90), "a cold build took {cold:?}");
 
     let first = newest_assembly(&workspace);
     workspace.ptx(&[]);
@@ -84,7 +83,7 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     workspace.edit("tables/src/lib.rs", "40_961", "40_963");
     let (edited, warm) = workspace.ptx(&[]);
     assert!(edited.contains("40963"), "{edited}");
-    assert!(warm < Duration::from_secs(10), "a build after an edit took {warm:?}");
+    assert!(2 * warm < cold, "a build after an edit took {warm:?}, the first one {cold:?}");
 
     let (features, _) = workspace.ptx(&["--no-default-features", "--features=second-kernel"]);
     assert!(features.contains(".maxntid 128\n.minnctapersm 2\n{"), "{features}");
