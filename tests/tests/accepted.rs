@@ -69,6 +69,56 @@ mod chain {
     }
 }
 
+/// Every rank hears from every other in each launch, so that slots can be reused without asking.
+#[entwine::kernel(elements = [f32])]
+mod exchange {
+    use super::*;
+
+    #[channel(slots = [world, m / world / BM, n / BN], acknowledge = never)]
+    struct Moved(Tile<T, BM, BN>);
+
+    #[stage(grid = [world, m / world / BM, n / BN], order = peers_first)]
+    fn sum(
+        at: At<3>,
+        #[shape(m, n)] x: &Sharded<T>,
+        #[send]
+        #[recv]
+        moved: Moved,
+        #[shape(m / world, n)] y: &mut Matrix<T>,
+    ) {
+        let [owner, row, column] = at.coordinates();
+        let own = x.shard(owner).load::<BM, BN>([row, column]);
+        if owner != at.rank() {
+            return moved.to(owner).slot([at.rank(), row, column]).store(own);
+        }
+        let mut total = own.read();
+        for rank in (0..at.world()).filter(|rank| *rank != owner) {
+            total += moved.slot([rank, row, column]).load();
+        }
+        y.tile([row, column]).store(total);
+    }
+}
+
+#[test]
+fn slots_are_reused_without_acknowledgement() {
+    let world = World::simulated(3).unwrap();
+    let kernel = exchange::load(&world).unwrap();
+    let shape = [500, 130];
+    let launches: Vec<_> = (0..6)
+        .map(|round| {
+            let x = world.per_rank(|rank| (shape, vec![(round + rank) as f32; 65_000])).unwrap();
+            let mut y = world.zeros_scattered(shape).unwrap();
+            let launch = kernel.launch(exchange::Args { x: &x, y: &mut y }).unwrap();
+            (y, launch)
+        })
+        .collect();
+    for (round, (y, launch)) in launches.into_iter().enumerate() {
+        launch.wait().unwrap();
+        let total = (3 * round + 3) as f32;
+        assert!(y.gather().unwrap().iter().all(|element| *element == total), "round {round}");
+    }
+}
+
 #[test]
 fn a_channel_used_by_another_name_moves_its_tiles() {
     let world = World::simulated(3).unwrap();

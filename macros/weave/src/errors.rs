@@ -71,3 +71,30 @@ fn listed(names: impl IntoIterator<Item = impl Display>, conjunction: &str) -> S
         Some(last) => format!("{} {conjunction} {last}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_errors_are_reported_together() {
+        let errors = Errors::new();
+        errors.at(quote::quote!(first), "one");
+        assert_eq!(errors.keep(Err::<(), _>(syn::Error::new_spanned(quote::quote!(second), "two"))), None);
+        let reported = errors.into_compile_errors().unwrap().to_string();
+        assert!(reported.contains("one") && reported.contains("two"));
+    }
+
+    #[test]
+    #[should_panic = "without a look"]
+    fn errors_can_not_be_lost() {
+        Errors::new().at(quote::quote!(here), "lost");
+    }
+
+    #[test]
+    fn lists_read_like_prose() {
+        assert_eq!(one_of(["a"]), "`a`");
+        assert_eq!(one_of(["a", "b", "c"]), "`a`, `b` or `c`");
+        assert_eq!(all_of(["a", "b"]), "`a` and `b`");
+    }
+}

@@ -199,16 +199,16 @@ impl Display for Extent {
             }
             Extent::Literal(value) => write!(out, "{value}"),
             Extent::Add(left, right) => write!(out, "{left} + {right}"),
-            Extent::Mul(left, right) => write!(out, "{} * {}", Factor(left), Factor(right)),
-            Extent::DivCeil(left, right) => write!(out, "{} / {}", Factor(left), Divisor(right)),
+            Extent::Mul(left, right) => write!(out, "{} * {}", Left(left), Right(right)),
+            Extent::DivCeil(left, right) => write!(out, "{} / {}", Left(left), Right(right)),
         }
     }
 }
 
-/// What stands beside `*` or before `/`.
-struct Factor<'a>(&'a Extent);
+/// What stands before `*` or `/`.
+struct Left<'a>(&'a Extent);
 
-impl Display for Factor<'_> {
+impl Display for Left<'_> {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         match self.0 {
             sum @ Extent::Add(..) => write!(out, "({sum})"),
@@ -217,10 +217,10 @@ impl Display for Factor<'_> {
     }
 }
 
-/// What stands after `/`.
-struct Divisor<'a>(&'a Extent);
+/// What stands after `*` or `/`.
+struct Right<'a>(&'a Extent);
 
-impl Display for Divisor<'_> {
+impl Display for Right<'_> {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         match self.0 {
             compound @ (Extent::Add(..) | Extent::Mul(..) | Extent::DivCeil(..)) => write!(out, "({compound})"),
@@ -232,4 +232,42 @@ impl Display for Divisor<'_> {
 /// "`[m / BM, n / BN]`", without the ticks.
 pub fn axes(extents: &[Extent]) -> String {
     format!("[{}]", extents.iter().map(Extent::to_string).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(expr: Expr) -> Extent {
+        Extent::parse(&expr).unwrap()
+    }
+
+    #[test]
+    fn what_is_printed_means_the_same() {
+        for text in
+            ["m / world / BM", "m / (world * BM)", "(m + 1) * (n + k) / 2", "m + n * k", "m / (n / k)", "m * (n / k)"]
+        {
+            let parsed = extent(syn::parse_str(text).unwrap());
+            assert_eq!(parsed.to_string(), text);
+            assert!(extent(syn::parse_str(&parsed.to_string()).unwrap()) == parsed);
+        }
+    }
+
+    #[test]
+    fn constants_depend_on_the_tile_alone() {
+        let tile = (128, 256);
+        assert_eq!(extent(syn::parse_quote!({ BN / 2 })).constant(tile), Some(128));
+        assert_eq!(extent(syn::parse_quote!((BM + 1) / 2)).constant(tile), Some(65), "rounded up");
+        assert_eq!(extent(syn::parse_quote!(BM * world)).constant(tile), None);
+        assert_eq!(extent(syn::parse_quote!(BM * 4294967295)).constant(tile), None, "too large for 32 bits");
+    }
+
+    #[test]
+    fn a_dimension_is_bound_where_it_stands_alone_or_is_shared_out() {
+        let binds = |text| extent(syn::parse_str(text).unwrap()).binds().map(Ident::to_string);
+        assert_eq!(binds("m").as_deref(), Some("m"));
+        assert_eq!(binds("m / world").as_deref(), Some("m"));
+        assert_eq!(binds("m / 2"), None);
+        assert_eq!(binds("m * world"), None);
+    }
 }
