@@ -65,7 +65,10 @@ impl Shape {
     pub fn of(operation: Operation, model: Model, rows: usize, world: usize) -> Result<Self> {
         let (hidden, inner) = model.widths();
         ensure!(inner.is_multiple_of(world), "{model}'s {inner} columns cannot be split evenly over {world} ranks");
-        ensure!(rows.is_multiple_of(world), "{rows} rows cannot be split evenly over {world} ranks, as NCCL needs them");
+        ensure!(
+            rows.is_multiple_of(world),
+            "{rows} rows cannot be split evenly over {world} ranks, as NCCL needs them"
+        );
         Ok(match operation {
             Operation::AllGatherGemm => Shape { m: rows, n: inner / world, k: hidden },
             _ => Shape { m: rows, n: hidden, k: inner / world },
