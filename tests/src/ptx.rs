@@ -2,9 +2,9 @@
 
 use entwine_build::ptx::{Function, Module};
 
-/// CTA barriers of an entry: one after its shared memory is set up, one before it leaves. More of them mean
-/// that the compiler copied one into both arms of a branch.
-pub const CTA_BARRIERS: usize = 2;
+/// CTA barriers of an entry: one, once its shared memory is set up; after that its roles meet at mbarriers. More of
+/// them mean that the compiler copied it into both arms of a branch.
+pub const CTA_BARRIERS: usize = 1;
 
 /// What is wrong with the entries of a module; empty if nothing is.
 pub fn violations(module: &Module) -> Vec<String> {
