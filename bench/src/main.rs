@@ -23,6 +23,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+/// How NCCL is set unless the environment says otherwise: without multicast, which would be another link than the one
+/// that is measured, and without what only programs need that mix graphs and single calls at the same time.
+const NCCL_SETTINGS: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_GRAPH_MIXING_SUPPORT", "0")];
+
 #[derive(Parser)]
 #[command(about, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -65,9 +69,11 @@ fn main() -> Result<()> {
             Ok(())
         }
         None => {
-            if env::var_os("NCCL_NVLS_ENABLE").is_none() {
-                // SAFETY: no other thread has been started yet. Multicast would be another link than the one measured.
-                unsafe { env::set_var("NCCL_NVLS_ENABLE", "0") };
+            for (name, value) in NCCL_SETTINGS {
+                if env::var_os(name).is_none() {
+                    // SAFETY: no other thread has been started yet.
+                    unsafe { env::set_var(name, value) };
+                }
             }
             measure::run(options)
         }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use plotters::prelude::*;
 
 use crate::record::Record;
 
 const SIZE: (u32, u32) = (720, 440);
 const LIMIT_COLOUR: RGBColor = RGBColor(120, 120, 120);
+/// How much of the plot's height is left to the legend, above the points.
+const LEGEND_SHARE: f64 = 0.4;
 /// Told apart with any colour vision.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -22,8 +24,8 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// Points of one contestant: rows, and its time in units of the limit.
-type Series = BTreeMap<String, Vec<(f64, f64)>>;
+/// A contestant's name, and its points: rows, and its time in units of the limit.
+type Series = (String, Vec<(f64, f64)>);
 
 /// Draws a plot for each operation, model and regime of the records into a folder. Returns the files.
 ///
@@ -45,8 +47,8 @@ pub fn draw(records: &[Record], folder: &Path) -> Result<Vec<PathBuf>> {
     plots.into_iter().map(draw).collect()
 }
 
-fn series(records: &[&Record]) -> Series {
-    let mut series = Series::new();
+fn series(records: &[&Record]) -> Vec<Series> {
+    let mut series = Vec::<Series>::new();
     for record in records {
         let Some(limit) = record.limit_us else { continue };
         let times = [
@@ -55,23 +57,30 @@ fn series(records: &[&Record]) -> Series {
             ("PyTorch fused".into(), record.torch_us),
         ];
         for (name, time) in times {
-            if let Some(time) = time {
-                series.entry(name).or_default().push((record.m as f64, time / limit));
+            let Some(point) = time.map(|time| (record.m as f64, time / limit)) else { continue };
+            match series.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, points)) => points.push(point),
+                None => series.push((name, vec![point])),
             }
         }
     }
-    for points in series.values_mut() {
+    for (_, points) in &mut series {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points.dedup_by_key(|point| point.0);
     }
     series
 }
 
-fn draw_one(file: &Path, title: &str, series: &Series) -> Result<()> {
-    let points = || series.values().flatten();
-    let (least, most) = points().fold((f64::INFINITY, 0.0f64), |(least, most), &(m, _)| (least.min(m), most.max(m)));
-    let top = points().fold(1.2, |top: f64, &(_, time)| top.max(time)) * 1.05;
+fn draw_one(file: &Path, title: &str, series: &[Series]) -> Result<()> {
+    let points = || series.iter().flat_map(|(_, points)| points);
+    let mut rows: Vec<_> = points().map(|&(rows, _)| rows).collect();
+    rows.sort_by(f64::total_cmp);
+    rows.dedup();
+    let (Some(least), Some(most)) = (rows.first(), rows.last()) else { bail!("there is nothing to draw") };
+    let columns = least / 1.2..most * 1.2;
     let bottom = points().fold(1.0, |bottom: f64, &(_, time)| bottom.min(time)) - 0.05;
+    let top = points().fold(1.2, |top: f64, &(_, time)| top.max(time));
+    let top = top + LEGEND_SHARE * (top - bottom);
 
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
@@ -80,7 +89,7 @@ fn draw_one(file: &Path, title: &str, series: &Series) -> Result<()> {
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(52)
-        .build_cartesian_2d((least / 1.2..most * 1.2).log_scale(), bottom..top)?;
+        .build_cartesian_2d(columns.clone().log_scale().with_key_points(rows), bottom..top)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -91,7 +100,7 @@ fn draw_one(file: &Path, title: &str, series: &Series) -> Result<()> {
         .y_label_formatter(&|time| format!("{time:.1}"))
         .draw()?;
     chart
-        .draw_series(LineSeries::new([(least / 1.2, 1.0), (most * 1.2, 1.0)], LIMIT_COLOUR.stroke_width(2)))?
+        .draw_series(LineSeries::new([(columns.start, 1.0), (columns.end, 1.0)], LIMIT_COLOUR.stroke_width(2)))?
         .label("limit")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], LIMIT_COLOUR.stroke_width(2)));
     for ((name, points), &colour) in series.iter().zip(COLOURS.iter().cycle()) {
@@ -141,6 +150,7 @@ mod tests {
         let records = merge_peers(sample());
         let burst: Vec<_> = records.iter().filter(|record| record.variant == "auto").take(2).collect();
         let series = series(&burst);
-        assert_eq!(series["cuBLASLt + NCCL"], [(512.0, 72.0 / 32.0), (2048.0, 172.5 / 115.0)]);
+        assert_eq!(series[1], ("cuBLASLt + NCCL".into(), vec![(512.0, 72.0 / 32.0), (2048.0, 172.5 / 115.0)]));
+        assert_eq!(series.len(), 3);
     }
 }

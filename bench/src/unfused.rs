@@ -57,7 +57,7 @@ impl<'a> Unfused<'a> {
         let zeros = |rows: usize| (0..sets).map(move |_| Ok(world.zeros([rows, n])?)).collect::<Result<Vec<_>>>();
         let scatters = collective.is_some_and(|(_, collective)| collective == Collective::ReduceScatter);
         let gathered = match operation {
-            Operation::AllGatherGemm => {
+            Operation::AllGatherGemm if world.ranks() > 1 => {
                 (0..sets).map(|_| random(world, [m, k], GATHERED_SEED)).collect::<Result<_>>()?
             }
             _ => Vec::new(),
