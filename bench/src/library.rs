@@ -1,42 +1,44 @@
 //! The vendor's libraries: found where the system or a Python package has them, and bound at run time.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use libloading::Library;
 
-/// Loads the first of `names` that is in one of `folders`, or that the system's loader knows, or that a Python package
-/// of NVIDIA's brings. It stays loaded.
+/// Loads the first of `names` that is in one of `folders`; or else the first that the system's loader knows or that a Python
+/// package of NVIDIA's brings. It stays loaded.
 ///
 /// # Errors
 /// It is nowhere.
 pub fn open(names: &[&str], folders: &[PathBuf]) -> Result<&'static Library> {
-    let given = candidates(folders, names);
-    let system = names.iter().map(PathBuf::from);
-    let packaged = || candidates(&package_folders(), names);
-    let mut found = given.into_iter().chain(system).find_map(|path| load(&path));
-    if found.is_none() {
-        found = packaged().into_iter().find_map(|path| load(&path));
+    let mut reasons = Vec::new();
+    for path in candidates(names, folders, &package_folders()) {
+        // SAFETY: the vendor's libraries may be loaded at any time.
+        match unsafe { Library::new(&path) } {
+            Ok(library) => {
+                eprintln!("using {}", path.display());
+                return Ok(Box::leak(Box::new(library)));
+            }
+            Err(error) => reasons.push(error.to_string()),
+        }
     }
-    found.with_context(|| {
-        format!(
-            "couldn't load {}; say with `--library-path` in which folder it is, or install NVIDIA's Python package of it",
-            names.join(" or ")
-        )
-    })
+    bail!(
+        "couldn't load {}; say with `--library-path` in which folder it is, or install NVIDIA's Python package of it:\n{}",
+        names.join(" or "),
+        reasons.join("\n")
+    )
 }
 
-fn candidates(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
-    let files = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
-    files.filter(|file| file.exists()).collect()
-}
-
-fn load(path: &Path) -> Option<&'static Library> {
-    // SAFETY: the vendor's libraries may be loaded at any time.
-    let library = unsafe { Library::new(path) }.ok()?;
-    eprintln!("using {}", path.display());
-    Some(Box::leak(Box::new(library)))
+/// Where a library may be, likely places first. A name alone is for the system's loader to find.
+fn candidates(names: &[&str], folders: &[PathBuf], packages: &[PathBuf]) -> Vec<PathBuf> {
+    let within = |folders: &[PathBuf], name: &str| -> Vec<_> {
+        folders.iter().map(|folder| folder.join(name)).filter(|file| file.exists()).collect()
+    };
+    let given = names.iter().flat_map(|name| within(folders, name));
+    let found = names.iter().flat_map(|name| iter::once(PathBuf::from(name)).chain(within(packages, name)));
+    given.chain(found).collect()
 }
 
 /// The `lib` folders of NVIDIA's packages, wherever Python looks for packages.
@@ -82,6 +84,8 @@ pub(crate) use functions;
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -91,12 +95,15 @@ mod tests {
     }
 
     #[test]
-    fn folders_come_before_the_system() {
+    fn folders_come_before_the_system_and_packages_after_it() {
         let folder = std::env::temp_dir().join(format!("entwine-bench-library-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libb.so"), "").unwrap();
-        let found = candidates(&[PathBuf::from("/nowhere"), folder.clone()], &["liba.so", "libb.so"]);
-        assert_eq!(found, [folder.join("libb.so")]);
+        let (names, nowhere) = (["liba.so", "libb.so"], PathBuf::from("/nowhere"));
+        let given = candidates(&names, &[nowhere.clone(), folder.clone()], &[]);
+        assert_eq!(given, [folder.join("libb.so"), "liba.so".into(), "libb.so".into()]);
+        let packaged = candidates(&names, &[nowhere], slice::from_ref(&folder));
+        assert_eq!(packaged, ["liba.so".into(), "libb.so".into(), folder.join("libb.so")]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -21,6 +21,9 @@ use crate::{link, table, watchdog};
 
 /// The most that a result may differ from the vendor's: both round partial sums to bf16.
 const TOLERANCE: f64 = 0.01;
+/// How the fastest of cuBLASLt's algorithms is found.
+const ALGORITHM_CALLS: usize = 10;
+const ALGORITHM_REPEATS: usize = 3;
 
 /// What to measure. Without options: everything, on all GPUs
 #[derive(Debug, Args)]
@@ -195,14 +198,17 @@ impl Bench<'_> {
             pair.product().choose(algorithm);
         }
 
-        let alone_calls = self.rehearse(&mut alone, inputs.len()).context("cuBLASLt alone")?;
-        let pair_calls = pair.as_mut().map(|pair| self.rehearse(pair, inputs.len())).transpose();
-        let pair_calls = pair_calls.context("cuBLASLt and NCCL")?;
-        let expected = pair.as_mut().unwrap_or(&mut alone);
+        let sets = inputs.len();
+        let alone_calls = self.rehearse(&mut alone, sets).context("cuBLASLt alone")?;
+        let pair_calls = match &mut pair {
+            Some(pair) => Some(self.rehearse(pair, sets).context("cuBLASLt and NCCL")?),
+            None => None,
+        };
         let mut right = Vec::new();
         for kernel in kernels {
+            let expected = pair.as_mut().unwrap_or(&mut alone);
             let rehearsed = Fused::new(self.world, self.gpus, kernel, sized, &inputs).and_then(|mut fused| {
-                let calls = self.rehearse(&mut fused, inputs.len())?;
+                let calls = self.rehearse(&mut fused, sets)?;
                 let error = check(&mut fused, expected)?;
                 Ok((fused, calls, error))
             });
@@ -212,38 +218,32 @@ impl Bench<'_> {
             }
         }
 
-        let mut times = Vec::new();
-        {
-            let mut batches = vec![(alone_calls, alone.batch(alone_calls, self.options.timing)?)];
-            if let (Some(pair), Some(calls)) = (&mut pair, pair_calls) {
-                batches.push((calls, pair.batch(calls, self.options.timing)?));
-            }
-            for (fused, calls, _) in &mut right {
-                batches.push((*calls, fused.batch(*calls, self.options.timing)?));
-            }
-            for (_, batch) in &mut batches {
-                self.stopwatch.run(batch)?;
-            }
-            for &regime in &self.options.regimes {
-                let Options { timing, repeats, .. } = *self.options;
-                times.push((regime, self.stopwatch.compare(&mut batches, regime, timing, repeats)?));
-            }
+        let Options { timing, repeats, .. } = *self.options;
+        let mut batches = vec![(alone_calls, alone.batch(alone_calls, timing)?)];
+        for (fused, calls, _) in &mut right {
+            batches.push((*calls, fused.batch(*calls, timing)?));
         }
+        if let Some((pair, calls)) = pair.as_mut().zip(pair_calls) {
+            batches.push((calls, pair.batch(calls, timing)?));
+        }
+        let compare = |&regime: &Regime| Ok((regime, self.stopwatch.compare(&mut batches, regime, timing, repeats)?));
+        let compared = self.options.regimes.iter().map(compare).collect::<Result<Vec<_>>>()?;
+        drop(batches);
 
-        let expected = pair.as_mut().unwrap_or(&mut alone);
         let mut records = Vec::new();
         for (index, (fused, _, error)) in right.iter_mut().enumerate() {
-            match check(fused, expected) {
-                Ok(error_after) => {
-                    let error = error.max(error_after);
-                    let first_fused = 1 + usize::from(pair_calls.is_some());
-                    records.extend(times.iter().map(|(regime, times)| {
-                        let serial = pair_calls.map(|_| times[1].as_slice());
-                        let timed = Timed { ours: &times[first_fused + index], gemm: &times[0], serial };
-                        self.record(case, fused.variant(), *regime, timed, error)
-                    }));
+            let variant = fused.variant();
+            let error = match check(fused, pair.as_mut().unwrap_or(&mut alone)) {
+                Ok(error_after) => error.max(error_after),
+                Err(error) => {
+                    report(failures, &format!("{variant}, after it was timed"), &error);
+                    continue;
                 }
-                Err(error) => report(failures, &format!("{} after it was timed", fused.variant()), &error),
+            };
+            for (regime, times) in &compared {
+                let serial = pair_calls.and(times.last()).map(Vec::as_slice);
+                let timed = Timed { gemm: &times[0], ours: &times[1 + index], serial };
+                records.push(self.record(case, variant, *regime, timed, error));
             }
         }
         Ok(records)
@@ -314,13 +314,10 @@ impl Bench<'_> {
     }
 }
 
-const ALGORITHM_CALLS: usize = 10;
-const ALGORITHM_REPEATS: usize = 3;
-
 /// The repeats of what belongs to one record, in µs per call.
 struct Timed<'a> {
-    ours: &'a [f64],
     gemm: &'a [f64],
+    ours: &'a [f64],
     serial: Option<&'a [f64]>,
 }
 
