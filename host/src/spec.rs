@@ -54,6 +54,8 @@ pub struct ChannelSpec {
     /// The tile stays in the sender's memory and the receiver loads it (`pull`), or the sender stores
     /// it into the receiver's (`push`).
     pub pull: bool,
+    /// A slot is used again only when its receiver has finished the launch that used it last.
+    pub acknowledged: bool,
 }
 
 /// What one slot of a channel holds.

@@ -77,7 +77,7 @@ impl fmt::Display for Protocol {
                 writeln!(f, "    c{channel} -->|\"1 wait a slot\"| s{stage}")?;
             }
         }
-        for (channel, spec) in channels.iter().enumerate() {
+        for (channel, spec) in channels.iter().enumerate().filter(|(_, channel)| channel.acknowledged) {
             let senders = stages.iter().enumerate().filter(|(_, stage)| stage.sends.contains(&channel));
             for (sender, _) in senders {
                 writeln!(f, "    c{channel} -.->|\"{}: receiver finished epoch − 2\"| s{sender}", spec.name)?;

@@ -29,6 +29,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         item: ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns },
         route: Route::One,
         pull: false,
+        acknowledged: true,
     }],
     arguments: &[
         ArgumentSpec {

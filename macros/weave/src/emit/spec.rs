@@ -79,7 +79,7 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
     };
-    let pull = channel.pull;
+    let (pull, acknowledged) = (channel.pull, channel.unacknowledged.is_none());
     quote! {
         ChannelSpec {
             name: #name,
@@ -87,6 +87,7 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
             item: ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
             route: Route::#route,
             pull: #pull,
+            acknowledged: #acknowledged,
         }
     }
 }
