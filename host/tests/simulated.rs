@@ -65,6 +65,32 @@ fn launches_overlap_in_flight() {
 }
 
 #[test]
+fn threads_launch_at_once() {
+    let world = World::simulated(3).unwrap();
+    let kernels = [Kernel::load(&world).unwrap(), Kernel::load(&world).unwrap()];
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (world, kernel) = (&world, &kernels[thread % 2]);
+            scope.spawn(move || {
+                (0..12)
+                    .for_each(|round| launch_and_check(kernel, world, 100 * thread + round, [64 * (thread + 1), 128]));
+            });
+        }
+    });
+}
+
+#[test]
+fn nothing_finishes_before_a_late_rank() {
+    let world = World::simulated(3).unwrap();
+    let kernel = Kernel::load(&world).unwrap();
+    for round in 0..6 {
+        world.delay(round % 3, Duration::from_millis(20)).unwrap();
+        launch_and_check(&kernel, &world, round, [192, 128]);
+        world.delay(round % 3, Duration::ZERO).unwrap();
+    }
+}
+
+#[test]
 fn epochs_wrap() {
     let world = World::builder().simulated(3).first_epoch(u32::MAX - 2).build().unwrap();
     let kernel = Kernel::load(&world).unwrap();
