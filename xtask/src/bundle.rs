@@ -30,9 +30,12 @@ pub fn make(directory: &Path) -> Result<()> {
     let mut programs = cargo(&["build", "--bins", "--package", EXAMPLES, "--package", BENCH]);
     copy_executables(programs.args(release), &binaries)?;
     let tests = targets(&metadata()?, TESTS, "test")?;
-    let gpu_tests = tests.iter().filter(|name| name.starts_with(GPU_TESTS)).flat_map(|name| ["--test", name]);
-    let mut programs = cargo(&["test", "--no-run", "--package", TESTS]);
-    copy_executables(programs.args(release).args(gpu_tests), &binaries)?;
+    let gpu_tests: Vec<_> = tests.iter().filter(|name| name.starts_with(GPU_TESTS)).collect();
+    if !gpu_tests.is_empty() {
+        let mut programs = cargo(&["test", "--no-run", "--package", TESTS]);
+        let selected = gpu_tests.into_iter().flat_map(|name| ["--test", name]);
+        copy_executables(programs.args(release).args(selected), &binaries)?;
+    }
 
     let script = directory.join("run");
     fs::write(&script, run_script(&demo_binary()?))?;
