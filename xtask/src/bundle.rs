@@ -7,13 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Message;
 
-use crate::cargo::{EXAMPLES, cargo, demo_binary, messages, metadata, targets};
+use crate::cargo::{EXAMPLES, cargo, demo_binary, messages};
 
 const TESTS: &str = "entwine-tests";
 const BENCH: &str = "entwine-bench";
 
-/// Test programs that need GPUs have names that start like this.
-const GPU_TESTS: &str = "gpu";
+/// The program with the tests that need GPUs.
+const GPU_TESTS: &str = "gpu-suite";
 
 /// The most bytes that a bundle may have.
 const LIMIT: u64 = 60_000_000;
@@ -27,15 +27,8 @@ pub fn make(directory: &Path) -> Result<()> {
     fs::create_dir_all(&binaries)?;
 
     let release = ["--release", "--config", "profile.release.strip=true"];
-    let mut programs = cargo(&["build", "--bins", "--package", EXAMPLES, "--package", BENCH]);
+    let mut programs = cargo(&["build", "--bins", "--package", EXAMPLES, "--package", BENCH, "--package", TESTS]);
     copy_executables(programs.args(release), &binaries)?;
-    let tests = targets(&metadata()?, TESTS, "test")?;
-    let gpu_tests: Vec<_> = tests.iter().filter(|name| name.starts_with(GPU_TESTS)).collect();
-    if !gpu_tests.is_empty() {
-        let mut programs = cargo(&["test", "--no-run", "--package", TESTS]);
-        let selected = gpu_tests.into_iter().flat_map(|name| ["--test", name]);
-        copy_executables(programs.args(release).args(selected), &binaries)?;
-    }
 
     let script = directory.join("run");
     fs::write(&script, run_script(&demo_binary()?))?;
@@ -69,10 +62,7 @@ chore=$1
 case $chore in
     demo) exec bin/{demo} \"$@\" ;;
     bench) exec bin/{BENCH} \"$@\" ;;
-    test)
-        status=0
-        for test in bin/{GPU_TESTS}*; do \"$test\" \"$@\" || status=1; done
-        exit $status ;;
+    test) exec bin/{GPU_TESTS} \"$@\" ;;
     *) sed -n 2p \"$0\" >&2; exit 2 ;;
 esac
 "

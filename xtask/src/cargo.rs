@@ -31,18 +31,12 @@ pub fn metadata() -> Result<Metadata> {
     Ok(MetadataCommand::new().cargo_path(program()).current_dir(root()).no_deps().exec()?)
 }
 
-/// Names of a package's targets of a kind: `bin`, `test`, ….
-pub fn targets(metadata: &Metadata, package: &str, kind: &str) -> Result<Vec<String>> {
-    let package = metadata.packages.iter().find(|candidate| candidate.name.as_str() == package);
-    let targets = &package.with_context(|| format!("the workspace has no package `{package:?}`"))?.targets;
-    let of_kind = targets.iter().filter(|target| target.kind.iter().any(|other| other.to_string() == kind));
-    Ok(of_kind.map(|target| target.name.clone()).collect())
-}
-
 pub fn demo_binary() -> Result<String> {
-    let binaries = targets(&metadata()?, EXAMPLES, "bin")?;
-    let demo = binaries.into_iter().find(|name| name.starts_with(DEMO_PREFIX));
-    demo.with_context(|| format!("{EXAMPLES} has no binary `{DEMO_PREFIX}…`"))
+    let metadata = metadata()?;
+    let package = metadata.packages.iter().find(|package| package.name.as_str() == EXAMPLES);
+    let targets = &package.with_context(|| format!("the workspace has no package `{EXAMPLES}`"))?.targets;
+    let demo = targets.iter().find(|target| target.is_bin() && target.name.starts_with(DEMO_PREFIX));
+    Ok(demo.with_context(|| format!("{EXAMPLES} has no binary `{DEMO_PREFIX}…`"))?.name.clone())
 }
 
 /// Runs a command that must succeed, its output passed through.
