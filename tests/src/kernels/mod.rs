@@ -2,10 +2,18 @@
 
 mod all_gather;
 mod dispatch;
+mod elements;
+mod failures;
 mod local;
+mod moves;
+mod orders;
 mod reduce_scatter;
 
 pub use all_gather::all_gather_gemm;
 pub use dispatch::round_trip;
+pub use elements::normalize;
+pub use failures::faulty;
 pub use local::scaled_gemm;
+pub use moves::rotate;
+pub use orders::broadcast;
 pub use reduce_scatter::gemm_reduce_scatter;

@@ -1,0 +1,5 @@
+//! Compiles the tests' kernels to PTX.
+
+fn main() {
+    entwine_build::compile();
+}

@@ -1,0 +1,114 @@
+//! One suite for two worlds: cases as functions over the ranks that they run on, simulated ones or GPUs.
+//!
+//! A case's documentation names the faults of other systems (numbered in the project's list) that it covers.
+
+mod bits;
+mod faults;
+mod gpus;
+mod number;
+mod product;
+mod ranks;
+mod refusals;
+mod reuse;
+mod shapes;
+mod starts;
+mod woven;
+
+use anyhow::Result;
+use entwine::device::{bf16, f16};
+
+use product::{AllGather, AllReduce, Alone, ReduceScatter};
+pub use ranks::Ranks;
+
+/// A test.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Its path in this module, and the kernel and element that it is for.
+    pub name: &'static str,
+    /// The fewest ranks that it makes sense on.
+    pub ranks: usize,
+    /// Runs it.
+    pub run: fn(Ranks) -> Result<()>,
+}
+
+/// Adds cases: `each!(list, fewest ranks, module::case, …)`, those with types as `module::case<types>`.
+macro_rules! each {
+    ($cases:ident, $ranks:literal, $($module:ident::$case:ident $(<$($type:ident),*>)?),+) => {
+        $($cases.push(Case {
+            name: concat!(stringify!($module), "::", stringify!($case) $($(, "::", stringify!($type))*)?),
+            ranks: $ranks,
+            run: $module::$case $(::<$($type),*>)?,
+        });)+
+    };
+}
+
+/// Adds cases for each element type.
+macro_rules! elements {
+    ($cases:ident, $ranks:literal, $($module:ident::$case:ident),+) => {
+        $(each!($cases, $ranks, $module::$case<bf16>, $module::$case<f16>);)+
+    };
+}
+
+/// Adds cases for each kernel that communicates.
+macro_rules! fused {
+    ($cases:ident, $ranks:literal, $($module:ident::$case:ident),+) => {
+        $(each!(
+            $cases,
+            $ranks,
+            $module::$case<ReduceScatter, bf16>,
+            $module::$case<AllReduce, bf16>,
+            $module::$case<AllGather, bf16>
+        );)+
+    };
+}
+
+/// Adds cases for each kernel and element type.
+macro_rules! products {
+    ($cases:ident, $ranks:literal, $($module:ident::$case:ident),+) => {
+        $(
+            fused!($cases, $ranks, $module::$case);
+            each!(
+                $cases,
+                $ranks,
+                $module::$case<Alone, bf16>,
+                $module::$case<Alone, f16>,
+                $module::$case<ReduceScatter, f16>,
+                $module::$case<AllReduce, f16>,
+                $module::$case<AllGather, f16>
+            );
+        )+
+    };
+}
+
+/// The cases for any ranks.
+pub fn everywhere() -> Vec<Case> {
+    let mut cases = Vec::new();
+    products!(cases, 1, shapes::ragged, shapes::of_any_size);
+    products!(cases, 1, bits::same_in_every_run, bits::rows_do_not_depend_on_the_others);
+    products!(cases, 1, bits::special_values, bits::sums_beyond_the_elements);
+    products!(cases, 1, reuse::tiles_alternate);
+    elements!(cases, 1, reuse::kernels_alternate, shapes::strided);
+    fused!(cases, 1, reuse::back_to_back, reuse::epochs_wrap, reuse::graphs_alternate);
+    fused!(cases, 2, starts::later_than_the_deadline, starts::late_in_turn);
+    fused!(cases, 1, starts::allocations_meanwhile, starts::dropped_meanwhile);
+    each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
+    each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
+    each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
+    elements!(cases, 1, woven::normalizes, woven::rotates, woven::broadcasts);
+    cases
+}
+
+/// The cases that only GPUs show.
+pub fn gpus() -> Vec<Case> {
+    let mut cases = Vec::new();
+    each!(cases, 2, gpus::launch_blocking, gpus::occupied);
+    each!(cases, 1, gpus::worlds);
+    cases
+}
+
+/// The cases that need minutes and much memory, and GPUs for that.
+pub fn large() -> Vec<Case> {
+    let mut cases = Vec::new();
+    elements!(cases, 1, shapes::offsets_over_2_gib, shapes::large_reduce_scatter, shapes::large_all_gather);
+    cases
+}

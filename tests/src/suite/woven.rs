@@ -1,0 +1,86 @@
+//! Kernels of the suite's own: what the ready-made ones have no use for.
+
+use anyhow::{Result, ensure};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::number::{Number, bits, random};
+use super::ranks::{Ranks, check_guards};
+use crate::kernels::{broadcast, normalize, rotate};
+
+const TILES: [(u32, u32); 2] = [(128, 128), (64, 64)];
+
+/// Elements one by one and row by row.
+pub fn normalizes<T: Number>(ranks: Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel = normalize::load(&world)?;
+    for (tile, [m, n]) in TILES.into_iter().zip([[200, 328], [130, 72]]) {
+        kernel = kernel.with_tile(tile)?;
+        let [x, z] = [1, 2].map(|seed| random::<T>(&mut SmallRng::seed_from_u64(seed), m * n));
+        let mut y = world.filled([m, n], T::from_f32(f32::NAN))?;
+        let (x_there, z_there) = (world.replicate([m, n], &x)?, world.replicate([m, n], &z)?);
+        kernel.launch(normalize::Args { x: &x_there, z: &z_there, floor: 0.0, y: &mut y })?.wait()?;
+        let squares: Vec<_> = x.iter().zip(&z).map(|(x, z)| (x.value() + z.value()).powi(2)).collect();
+        for found in (0..ranks.count()).map(|rank| y.to_vec(rank)) {
+            for (index, found) in found?.into_iter().enumerate() {
+                let in_tile = (index % n) / tile.1 as usize * tile.1 as usize;
+                let row = &squares[index / n * n..][..n];
+                let sum: f64 = row[in_tile..n.min(in_tile + tile.1 as usize)].iter().sum();
+                let expected = squares[index] / sum;
+                let close = (found.value() - expected).abs() <= T::ROUNDOFF * expected + T::SMALLEST;
+                ensure!(close, "[{m}, {n}], element {index}: {}, not {expected}", found.value());
+            }
+        }
+        check_guards(&world)?;
+    }
+    Ok(())
+}
+
+/// Numbers of all bits, NaN and infinities among them.
+fn any_bits<T: Number>(seed: u64, count: usize) -> Vec<T> {
+    let mut generator = SmallRng::seed_from_u64(seed);
+    (0..count).map(|_| T::from_bits(generator.random())).collect()
+}
+
+/// Case 25: tiles that only move arrive with the bits that they left with, pushed and pulled, also at their own rank.
+pub fn rotates<T: Number>(ranks: Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel = rotate::load(&world)?;
+    for distance in (0..ranks.count()).chain([0]) {
+        for (tile, [m, n]) in TILES.into_iter().zip([[150, 264], [65, 40]]) {
+            kernel = kernel.with_tile(tile)?;
+            let x = world.per_rank(|rank| ([m, n], any_bits::<T>(rank as u64, m * n)))?;
+            let [mut y, mut z] = [world.zeros([m, n])?, world.zeros([m, n])?];
+            kernel.launch(rotate::Args { distance: distance as u32, x: &x, y: &mut y, z: &mut z })?.wait()?;
+            for rank in 0..ranks.count() {
+                let from = (rank + ranks.count() - distance) % ranks.count();
+                let expected = bits(&x.to_vec(from)?);
+                ensure!(bits(&y.to_vec(rank)?) == expected, "distance {distance}, rank {rank}: pushed tiles differ");
+                ensure!(bits(&z.to_vec(rank)?) == expected, "distance {distance}, rank {rank}: pulled tiles differ");
+            }
+            check_guards(&world)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every order visits every tile once, with more tiles than ranks, fewer, and none.
+pub fn broadcasts<T: Number>(ranks: Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel = broadcast::load(&world)?;
+    for [m, n] in [[900, 136], [3, 500], [0, 64], [64, 0], [129, 8]] {
+        for tile in TILES {
+            kernel = kernel.with_tile(tile)?;
+            let data = any_bits::<T>(m as u64, m * n);
+            let x = world.scatter([m, n], &data)?;
+            let [mut y, mut z] = [world.zeros([m, n])?, world.zeros([m, n])?];
+            kernel.launch(broadcast::Args { x: &x, y: &mut y, z: &mut z })?.wait()?;
+            for rank in 0..ranks.count() {
+                ensure!(bits(&y.to_vec(rank)?) == bits(&data), "[{m}, {n}], rank {rank}: wrong as it comes");
+                ensure!(bits(&z.to_vec(rank)?) == bits(&data), "[{m}, {n}], rank {rank}: wrong in turn");
+            }
+            check_guards(&world)?;
+        }
+    }
+    Ok(())
+}
