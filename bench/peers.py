@@ -55,7 +55,7 @@ def contestants(op, group, whole):
     if op == "gemm_reduce_scatter":
         fused = lambda a, b: torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.t(), "sum", 0, group)
         return fused, lambda a, b: torch.mm(a, b.t())
-    fused = lambda a, b: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.t()], 0, group)[1][0]
+    fused = lambda a, b: torch.ops.symm_mem.fused_all_gather_matmul(a, [b.t()], 0, group, return_A=False)[1][0]
     return fused, lambda a, b: torch.mm(whole, b.t())
 
 
@@ -128,7 +128,8 @@ def run(rank, world, options):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port))
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world, device_id=torch.device("cuda", rank))
-    symm_mem.enable_symm_mem_for_group(dist.group.WORLD.group_name)
+    if hasattr(symm_mem, "enable_symm_mem_for_group"):  # newer releases do without
+        symm_mem.enable_symm_mem_for_group(dist.group.WORLD.group_name)
     torch.manual_seed(rank)
     records = []
     for op in options.op or OPERATIONS:

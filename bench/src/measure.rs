@@ -156,6 +156,9 @@ impl Bench<'_> {
                 kernel.inspect_err(|error| report(&mut failures, &format!("{operation}, {variant}"), error)).ok()
             });
             let kernels: Vec<_> = kernels.collect();
+            if kernels.is_empty() {
+                continue;
+            }
             for &model in &self.options.models {
                 for &rows in &self.options.rows {
                     let name = format!("{operation}, {model}, {rows} rows");
@@ -206,13 +209,8 @@ impl Bench<'_> {
         };
         let mut right = Vec::new();
         for kernel in kernels {
-            let expected = pair.as_mut().unwrap_or(&mut alone);
-            let rehearsed = Fused::new(self.world, self.gpus, kernel, sized, &inputs).and_then(|mut fused| {
-                let calls = self.rehearse(&mut fused, sets)?;
-                let error = check(&mut fused, expected)?;
-                Ok((fused, calls, error))
-            });
-            match rehearsed {
+            let fused = Fused::new(self.world, self.gpus, kernel, sized, &inputs);
+            match fused.and_then(|fused| self.rehearse_checked(fused, pair.as_mut().unwrap_or(&mut alone), sets)) {
                 Ok(rehearsed) => right.push(rehearsed),
                 Err(error) => report(failures, &kernel.variant.to_string(), &error),
             }
@@ -220,7 +218,7 @@ impl Bench<'_> {
 
         let Options { timing, repeats, .. } = *self.options;
         let mut batches = vec![(alone_calls, alone.batch(alone_calls, timing)?)];
-        for (fused, calls, _) in &mut right {
+        for Rehearsed { fused, calls, .. } in &mut right {
             batches.push((*calls, fused.batch(*calls, timing)?));
         }
         if let Some((pair, calls)) = pair.as_mut().zip(pair_calls) {
@@ -231,7 +229,7 @@ impl Bench<'_> {
         drop(batches);
 
         let mut records = Vec::new();
-        for (index, (fused, _, error)) in right.iter_mut().enumerate() {
+        for (index, Rehearsed { fused, error, .. }) in right.iter_mut().enumerate() {
             let variant = fused.variant();
             let error = match check(fused, pair.as_mut().unwrap_or(&mut alone)) {
                 Ok(error_after) => error.max(error_after),
@@ -277,6 +275,18 @@ impl Bench<'_> {
         Ok(calls_of_batch(time_us / calls as f64, sets, timing))
     }
 
+    /// As [`Bench::rehearse`], and checks what was written.
+    fn rehearse_checked<'a>(
+        &self,
+        mut fused: Fused<'a>,
+        expected: &mut Unfused<'_>,
+        sets: usize,
+    ) -> Result<Rehearsed<'a>> {
+        let calls = self.rehearse(&mut fused, sets)?;
+        let error = check(&mut fused, expected)?;
+        Ok(Rehearsed { fused, calls, error })
+    }
+
     fn record(&self, case: Case, variant: Variant, regime: Regime, timed: Timed<'_>, error: f64) -> Record {
         let Case { operation, model, shape } = case;
         let world = self.world.ranks();
@@ -312,6 +322,14 @@ impl Bench<'_> {
             libraries: libraries.clone(),
         }
     }
+}
+
+/// A fused kernel that computes what it should.
+struct Rehearsed<'a> {
+    fused: Fused<'a>,
+    /// The calls of one of its batches.
+    calls: usize,
+    error: f64,
 }
 
 /// The repeats of what belongs to one record, in µs per call.
