@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     let Cli { command, options } = Cli::parse();
     match command {
         Some(Command::Table { files }) => {
-            print!("{}", table::markdown(&record::merge_peers(record::load(&files)?)));
+            print!("{}", table::markdown(record::load(&files)?));
             Ok(())
         }
         Some(Command::Plot { files, folder }) => {

@@ -310,6 +310,7 @@ impl Bench<'_> {
             gemm_us,
             serial_us,
             torch_us: None,
+            cublasmp_us: None,
             limit_us: Some(limit_us),
             fraction: Some(limit_us / ours_us),
             efficiency: serial_us.and_then(|serial_us| overlap_efficiency(serial_us, ours_us, limit_us)),

@@ -55,6 +55,7 @@ fn series(records: &[&Record]) -> Vec<Series> {
             (format!("fused, {}", record.variant), record.ours_us),
             ("cuBLASLt + NCCL".into(), record.serial_us),
             ("PyTorch fused".into(), record.torch_us),
+            ("cuBLASMp".into(), record.cublasmp_us),
         ];
         for (name, time) in times {
             let Some(point) = time.map(|time| (record.m as f64, time / limit)) else { continue };
@@ -151,6 +152,6 @@ mod tests {
         let burst: Vec<_> = records.iter().filter(|record| record.variant == "auto").take(2).collect();
         let series = series(&burst);
         assert_eq!(series[1], ("cuBLASLt + NCCL".into(), vec![(512.0, 72.0 / 32.0), (2048.0, 172.5 / 115.0)]));
-        assert_eq!(series.len(), 3);
+        assert_eq!(series.len(), 4);
     }
 }

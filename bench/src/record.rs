@@ -52,6 +52,9 @@ pub struct Record {
     pub serial_us: Option<f64>,
     /// PyTorch's fused operation.
     pub torch_us: Option<f64>,
+    /// cuBLASMp's.
+    #[serde(default)]
+    pub cublasmp_us: Option<f64>,
     /// The longer of the matrix product alone and the bytes on the wire at the link's rate.
     pub limit_us: Option<f64>,
     /// `limit_us / ours_us`.
@@ -99,16 +102,18 @@ pub fn save(file: &Path, records: &[Record]) -> Result<()> {
     write().with_context(|| format!("couldn't write {}", file.display()))
 }
 
-/// The records of fused kernels, each with the time of PyTorch's fused operation if a peer's record has it.
+/// The records of fused kernels, each with the times of other fused operations that peers' records have.
 ///
-/// A peer was timed in another run, on a chip in another state: its time is scaled by the matrix product alone, which
-/// both runs timed.
+/// Peers were timed in other runs, on a chip in another state: their times are scaled by the matrix product alone,
+/// which every run timed.
 pub fn merge_peers(records: Vec<Record>) -> Vec<Record> {
     let (mut ours, peers): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.ours_us.is_some());
     for record in &mut ours {
-        let peer = peers.iter().find(|peer| peer.same_case(record));
-        let scaled = peer.and_then(|peer| Some(peer.torch_us? * record.gemm_us / peer.gemm_us));
-        record.torch_us = record.torch_us.or(scaled);
+        let peers = || peers.iter().filter(|peer| peer.same_case(record));
+        let scaled = |peer: &Record, time: Option<f64>| Some(time? * record.gemm_us / peer.gemm_us);
+        let torch_us = peers().find_map(|peer| scaled(peer, peer.torch_us));
+        let cublasmp_us = peers().find_map(|peer| scaled(peer, peer.cublasmp_us));
+        (record.torch_us, record.cublasmp_us) = (torch_us, cublasmp_us);
     }
     ours
 }
@@ -146,6 +151,7 @@ pub(crate) mod tests {
         let joined =
             merged.iter().find(|record| record.m == 2048 && record.op == Operation::GemmReduceScatter).unwrap();
         assert_eq!(joined.torch_us, Some(300.0 * 115.0 / 120.0));
+        assert_eq!(joined.cublasmp_us, Some(144.0 * 115.0 / 120.0));
         assert_eq!(merged.iter().filter(|record| record.torch_us.is_some()).count(), 1);
     }
 

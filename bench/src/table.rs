@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::record::{Record, Regime};
+use crate::record::{Record, Regime, merge_peers};
 use crate::shapes::Operation;
 
 /// Headings; what is in the columns from `fused` to `limit` is in units of the product alone.
-const HEADINGS: [&str; 10] = [
+const HEADINGS: [&str; 11] = [
     "model",
     "M",
     "variant",
@@ -16,6 +16,7 @@ const HEADINGS: [&str; 10] = [
     "fused",
     "cuBLASLt + NCCL",
     "PyTorch fused",
+    "cuBLASMp",
     "limit",
     "of the limit",
     "overlap",
@@ -33,13 +34,14 @@ pub fn terminal(records: &[Record]) -> String {
     sections(records, presets::UTF8_FULL_CONDENSED, |operation, regime| format!("{operation}, {regime}"))
 }
 
-/// Tables in Markdown, with what the numbers mean and where they are from.
-pub fn markdown(records: &[Record]) -> String {
-    let sections =
-        sections(records, presets::ASCII_MARKDOWN, |operation, regime| format!("### `{operation}`, {regime}\n"));
+/// Tables in Markdown of all fused kernels' records, with what the numbers mean and where they, and the peers', are from.
+pub fn markdown(records: Vec<Record>) -> String {
     let mut origins: Vec<_> = records.iter().map(origin).collect();
     origins.sort();
     origins.dedup();
+    let records = merge_peers(records);
+    let sections =
+        sections(&records, presets::ASCII_MARKDOWN, |operation, regime| format!("### `{operation}`, {regime}\n"));
     format!("{LEGEND}\n\n{}\n\n{sections}", origins.join("\n"))
 }
 
@@ -84,6 +86,7 @@ fn row(record: &Record) -> [String; HEADINGS.len()] {
         multiple(record.ours_us),
         multiple(record.serial_us),
         multiple(record.torch_us),
+        multiple(record.cublasmp_us),
         multiple(record.limit_us),
         share(record.fraction),
         share(record.efficiency),
@@ -93,12 +96,12 @@ fn row(record: &Record) -> [String; HEADINGS.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{merge_peers, tests::sample};
+    use crate::record::tests::sample;
 
     #[test]
     fn markdown_is_as_it_was_reviewed() {
         let expected = include_str!("../tests/sample.md");
-        assert_eq!(markdown(&merge_peers(sample())), expected);
+        assert_eq!(markdown(sample()), expected);
     }
 
     #[test]
