@@ -9,33 +9,29 @@ use crate::order::Share;
 /// share all that remain. With fewer CTAs than groups, every CTA carries every stage, in order.
 #[inline(always)]
 pub fn share<const S: usize>(total: u32, dedicated: [u32; S], stage: usize) -> Share {
+    // No loop is left early: it would not be unrolled in full, and the array would end up in local memory.
     let mut groups = 0;
     let mut shared = 0;
-    for ctas in dedicated {
-        if ctas == 0 {
-            shared = 1;
-        } else {
-            groups += 1;
-        }
+    for &ctas in &dedicated {
+        groups += (ctas != 0) as u32;
+        shared |= (ctas == 0) as u32;
     }
     groups += shared;
     if total < groups {
         return Share { first: 0, count: total };
     }
     let mut first = 0;
-    for (index, ctas) in dedicated.into_iter().enumerate() {
-        if ctas == 0 {
-            continue;
-        }
-        groups -= 1;
+    let mut own = None;
+    for (index, &ctas) in dedicated.iter().enumerate() {
+        groups -= (ctas != 0) as u32;
         let available = total - first - groups;
         let count = if ctas < available { ctas } else { available };
-        if index == stage {
-            return Share { first, count };
+        if index == stage && ctas != 0 {
+            own = Some(Share { first, count });
         }
         first += count;
     }
-    Share { first, count: total - first }
+    own.unwrap_or(Share { first, count: total - first })
 }
 
 #[cfg(test)]

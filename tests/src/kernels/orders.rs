@@ -14,7 +14,6 @@ pub mod broadcast {
     pub struct Pulled(Tile<T, BM, BN>);
 
     /// From the last tile to the first.
-    #[inline(always)]
     fn backwards(step: Step<2>) -> [u32; 2] {
         row_major(Step { index: step.grid[0] * step.grid[1] - 1 - step.index, ..step })
     }
