@@ -34,11 +34,11 @@ pub struct Case {
 /// Adds cases: `each!(list, fewest ranks, module::case, …)`, those with types as `module::case<types>`.
 macro_rules! each {
     ($cases:ident, $ranks:literal, $($module:ident::$case:ident $(<$($type:ident),*>)?),+) => {
-        $($cases.push(Case {
+        $cases.extend([$(Case {
             name: concat!(stringify!($module), "::", stringify!($case) $($(, "::", stringify!($type))*)?),
             ranks: $ranks,
             run: $module::$case $(::<$($type),*>)?,
-        });)+
+        }),+]);
     };
 }
 
