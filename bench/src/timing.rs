@@ -93,24 +93,23 @@ impl<'a> Stopwatch<'a> {
         self.finish(launches)
     }
 
-    /// Time in µs of `replays` runs of a batch, of the GPU that took longest. They are queued while all GPUs wait, and
-    /// begin at once.
+    /// Time in µs of `replays` runs of a batch, of the GPU that took longest. The first is queued while all GPUs wait,
+    /// so that they begin at once; the others while it runs.
     ///
     /// # Errors
     /// The batch failed.
     pub fn time(&self, batch: &mut Batch<'_>, replays: usize) -> Result<f64> {
-        let mut launches = Vec::new();
-        {
-            let _until_all_is_queued = self.gate.close(self.gpus)?;
-            for (stream, (start, _)) in self.gpus.streams.iter().zip(&self.spans) {
-                start.record(stream)?;
-            }
-            for _ in 0..replays {
-                launches.extend(batch()?);
-            }
-            for (stream, (_, end)) in self.gpus.streams.iter().zip(&self.spans) {
-                end.record(stream)?;
-            }
+        let gate = self.gate.close(self.gpus)?;
+        for (stream, (start, _)) in self.gpus.streams.iter().zip(&self.spans) {
+            start.record(stream)?;
+        }
+        let mut launches = batch()?;
+        drop(gate);
+        for _ in 1..replays {
+            launches.extend(batch()?);
+        }
+        for (stream, (_, end)) in self.gpus.streams.iter().zip(&self.spans) {
+            end.record(stream)?;
         }
         self.finish(launches)?;
         let spans = self.spans.iter().map(|(start, end)| Ok(1e3 * f64::from(start.elapsed_ms(end)?)));
