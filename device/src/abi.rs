@@ -147,7 +147,7 @@ pub struct Control {
     /// The last epoch that finished here. A launch's epoch is this plus one; the last CTA to leave
     /// advances it.
     pub epoch: u32,
-    /// Threads of execution that have left the current launch: two of every CTA on a GPU, one on a simulated rank.
+    /// Threads of execution that have left the current launch: two or three of every CTA on a GPU, one on a simulated rank.
     pub left: u32,
     /// Not 0: every wait ends at once and nothing more is sent.
     pub abort: u32,

@@ -1,7 +1,8 @@
 //! A CTA's threads and shared memory, as the entry and the launcher must agree on them.
 //!
 //! Shared memory holds a header (barriers, and what a panic needs to find), a ring of slots that the
-//! loader fills ahead of the math warpgroups, and a staging buffer for one tile on its way out or in.
+//! loader fills ahead of the math warpgroups, a staging buffer for one tile on its way out or in, and a buffer for
+//! one box if the kernel has a mover.
 
 /// Bytes of shared memory that a CTA may have on Hopper.
 pub const SHARED_LIMIT: u32 = 227 * 1024;
@@ -32,14 +33,21 @@ pub const fn staging(rows: usize, columns: usize, element: u32) -> u32 {
     (rows * columns) as u32 * element
 }
 
-/// Slots of the ring: as many as fit beside the staging buffer.
-pub const fn ring_depth(rows: usize, columns: usize, element: u32) -> u32 {
-    let depth = (SHARED_LIMIT - HEADER - staging(rows, columns, element)) / ring_slot(rows, columns);
+/// Bytes of the mover's buffer: one box.
+const fn move_buffer(rows: usize, moves: bool) -> u32 {
+    if moves { rows as u32 * ROW } else { 0 }
+}
+
+/// Slots of the ring: as many as fit beside the buffers.
+pub const fn ring_depth(rows: usize, columns: usize, element: u32, moves: bool) -> u32 {
+    let buffers = staging(rows, columns, element) + move_buffer(rows, moves);
+    let depth = (SHARED_LIMIT - HEADER - buffers) / ring_slot(rows, columns);
     assert!(depth >= 3, "this tile and element leave no room in shared memory for a ring of three slots");
     if depth > MAX_DEPTH { MAX_DEPTH } else { depth }
 }
 
 /// Bytes of dynamic shared memory of a CTA.
-pub const fn shared_bytes(rows: usize, columns: usize, element: u32) -> u32 {
-    HEADER + ring_depth(rows, columns, element) * ring_slot(rows, columns) + staging(rows, columns, element)
+pub const fn shared_bytes(rows: usize, columns: usize, element: u32, moves: bool) -> u32 {
+    let ring = ring_depth(rows, columns, element, moves) * ring_slot(rows, columns);
+    HEADER + ring + staging(rows, columns, element) + move_buffer(rows, moves)
 }

@@ -34,6 +34,8 @@ pub struct StageSpec {
     pub order: &'static str,
     /// The CTAs that carry this stage alone; `None` for all that no other stage has to itself.
     pub ctas: Option<u32>,
+    /// A thread of every CTA carries it, beside the other stages.
+    pub moved: bool,
     /// Indices of the channels that it sends on.
     pub sends: &'static [usize],
     /// Indices of the channels that it receives on.

@@ -43,7 +43,7 @@ pub mod gemm_all_reduce {
         }
     }
 
-    #[stage(grid = [world, m / world / BM, n / BN], order = peers_first)]
+    #[stage(grid = [world, m / world / BM, n / BN], order = peers_first, carrier = mover)]
     fn collect(at: At<3>, #[recv] reduced: Reduced, c: &mut Sharded<T>) {
         let [owner, row, column] = at.coordinates();
         if owner != at.rank() {

@@ -3,16 +3,16 @@
 
 use core::cell::Cell;
 
+use super::boxes::{Source, put_in_matrix};
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::COMMUNICATION;
+use super::holds_nothing;
 use super::signals::Signals;
-use super::{boxes, holds_nothing};
 use crate::abi::{Head, MAX_AXES};
-use crate::channel::Route;
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::order::tiles;
-use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
+use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -44,7 +44,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
         let signals = Signals::new(cta, true);
         if C::COMMUNICATES && block_idx_x() == 0 {
-            signals.announce();
+            signals.start();
         }
         Communication {
             cta,
@@ -81,37 +81,18 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.take_staging();
             self.held.set(false);
         }
-        let (count, bytes) = (S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS as u32 * ROW);
-        let (staging, ready) = (self.cta.staging(), self.cta.ready());
-        match from {
-            Place::Matrix(MatrixPlace { matrix, part, row, column }) => unsafe {
-                mbarrier_arrive_expect(ready, if matrix.maps == 0 { 0 } else { count * bytes });
-                if matrix.maps != 0 {
-                    for index in 0..count {
-                        for (map, y, offset) in boxes(S::ROWS) {
-                            let x = column + index * (ROW / E::SIZE);
-                            tensor_load(staging + index * bytes + offset, matrix.maps + map, x, row + y, *part, ready);
-                        }
-                    }
-                }
-            },
-            Place::Slot(slot) => {
-                let address = self.signals.receive(slot);
-                let limited = self.signals.limits_load(slot);
-                if limited {
-                    self.signals.take_link();
-                }
-                unsafe {
-                    mbarrier_arrive_expect(ready, count * bytes);
-                    for index in 0..count {
-                        bulk_load(staging + index * bytes, address + (index * bytes) as u64, bytes, ready);
-                    }
-                }
-                if limited {
-                    self.cta.wait(ready, self.ready.get());
-                    self.signals.return_link();
-                }
-            }
+        let from = Source::tile(&self.signals, from);
+        if from.limited() {
+            self.signals.take_link();
+        }
+        let (count, ready) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.ready());
+        unsafe { mbarrier_arrive_expect(ready, count * from.bytes(S::ROWS)) };
+        for index in 0..count {
+            from.load::<E>(index, S::ROWS, self.cta.staging() + index * S::ROWS as u32 * ROW, ready);
+        }
+        if from.limited() {
+            self.cta.wait(ready, self.ready.get());
+            self.signals.return_link();
         }
         self.ready.set(self.ready.get() ^ 1);
     }
@@ -126,62 +107,6 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.ready.set(self.ready.get() ^ 1);
         }
         self.take_staging();
-    }
-
-    /// Stores boxes that lie at `from` one after the other, from the one at `first` on, into a matrix.
-    #[inline(always)]
-    fn put_in_matrix<E: Element>(&self, to: &MatrixPlace, rows: usize, first: u32, count: u32, from: u32) {
-        if to.matrix.maps == 0 {
-            return;
-        }
-        for index in 0..count {
-            let x = to.column + (first + index) * (ROW / E::SIZE);
-            for (map, y, offset) in boxes(rows) {
-                let from = from + index * rows as u32 * ROW + offset;
-                unsafe { tensor_store(to.matrix.maps + map, x, to.row + y, to.part, from) };
-            }
-        }
-    }
-
-    /// Stores boxes into a slot of every rank that the route names.
-    #[inline(always)]
-    fn put_in_slot(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) {
-        let bytes = rows as u32 * ROW;
-        let mut stored = false;
-        self.for_receivers(to, |receiver| {
-            let address = self.signals.reserve(to, receiver);
-            // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
-            if stored && to.arg.pull != 0 {
-                return;
-            }
-            for index in 0..count {
-                let offset = (first + index) as u64 * bytes as u64;
-                unsafe { bulk_store(address + offset, from + index * bytes, bytes) };
-            }
-            stored = true;
-        });
-    }
-
-    /// Completes and releases what was stored into a slot, and signals its receivers.
-    #[inline(always)]
-    fn announce(&self, slot: &SlotPlace) {
-        bulk_wait();
-        fence_acq_rel_sys();
-        self.for_receivers(slot, |receiver| self.signals.signal(slot, receiver));
-    }
-
-    #[inline(always)]
-    fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
-        match slot.route {
-            Route::One => each(slot.to),
-            Route::Peers => {
-                for rank in 0..self.cta.head.world {
-                    if rank != self.cta.head.rank {
-                        each(rank);
-                    }
-                }
-            }
-        }
     }
 
     /// Stores the boxes that the loader passes through the ring.
@@ -281,7 +206,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
         match to {
             Place::Matrix(to) => {
-                self.put_in_matrix::<E>(to, S::ROWS, 0, count, staging);
+                put_in_matrix::<E>(to, S::ROWS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();
             }
@@ -290,13 +215,13 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
                 if limited {
                     self.signals.take_link();
                 }
-                self.put_in_slot(slot, S::ROWS, 0, count, staging);
+                self.signals.put(slot, S::ROWS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();
                 if limited {
                     self.signals.return_link();
                 }
-                self.announce(slot);
+                self.signals.announce(slot);
             }
         }
     }
@@ -306,13 +231,11 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
             Place::Matrix(place) => {
-                self.drain(count, S::ROWS, |first, here, from| {
-                    self.put_in_matrix::<E>(place, S::ROWS, first, here, from)
-                });
+                self.drain(count, S::ROWS, |first, here, from| put_in_matrix::<E>(place, S::ROWS, first, here, from));
             }
             Place::Slot(slot) => {
-                self.drain(count, S::ROWS, |first, here, from| self.put_in_slot(slot, S::ROWS, first, here, from));
-                self.announce(slot);
+                self.drain(count, S::ROWS, |first, here, from| self.signals.put(slot, S::ROWS, first, here, from));
+                self.signals.announce(slot);
             }
         }
     }
@@ -320,7 +243,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         let count = tiles(from.columns() * E::SIZE, ROW);
-        self.drain(count, M, |first, here, from| self.put_in_slot(to, M, first, here, from));
-        self.announce(to);
+        self.drain(count, M, |first, here, from| self.signals.put(to, M, first, here, from));
+        self.signals.announce(to);
     }
 }

@@ -20,9 +20,11 @@ pub trait Config {
     const ELEMENT: u32;
     /// Whether the kernel has channels. One without takes no part in the protocol between ranks.
     const COMMUNICATES: bool;
+    /// Whether a mover carries some of its stages.
+    const MOVES: bool;
 
     /// Slots of the ring.
-    const RING_DEPTH: u32 = layout::ring_depth(Self::ROWS, Self::COLUMNS, Self::ELEMENT);
+    const RING_DEPTH: u32 = layout::ring_depth(Self::ROWS, Self::COLUMNS, Self::ELEMENT, Self::MOVES);
     /// Bytes of a ring slot.
     const RING_SLOT: u32 = layout::ring_slot(Self::ROWS, Self::COLUMNS);
     /// Bytes of the staging buffer.
@@ -39,8 +41,9 @@ const MANY_REGISTERS: u32 = 216;
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
 const COMMUNICATING_THREAD: u32 = 32;
+const MOVING_THREAD: u32 = 64;
 /// Not the loader, which has the longest way to its first load.
-const PREPARING_THREAD: u32 = 64;
+const PREPARING_THREAD: u32 = 96;
 
 /// Choices of `ready_first` that may be under way between the roles.
 pub(super) const CHOICES: u32 = 2;
@@ -56,6 +59,7 @@ const STAGED: u32 = 136;
 const CHOSEN: u32 = 144;
 const CHOICE_FREE: u32 = 160;
 const CHOICE: u32 = 176;
+const MOVED: u32 = 184;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
 pub(super) const SITES: u32 = 320;
@@ -97,6 +101,7 @@ impl<'p, C: Config> Cta<'p, C> {
                 }
                 mbarrier_init(cta.ready(), 1);
                 mbarrier_init(cta.staged(), 128 * C::WARPGROUPS);
+                mbarrier_init(cta.moved(), 1);
                 for choice in 0..CHOICES {
                     mbarrier_init(cta.chosen(choice), 1);
                     mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
@@ -132,6 +137,12 @@ impl<'p, C: Config> Cta<'p, C> {
         self.thread == COMMUNICATING_THREAD
     }
 
+    /// Whether this thread is the mover.
+    #[inline(always)]
+    pub fn moves(&self) -> bool {
+        self.thread == MOVING_THREAD
+    }
+
     /// Leaves registers to the math warpgroups.
     ///
     /// # Safety
@@ -155,13 +166,13 @@ impl<'p, C: Config> Cta<'p, C> {
     /// rank ends the rank's launch: it advances the epoch and lets the peers reuse the slots.
     ///
     /// # Safety
-    /// The loader and the communication thread of every CTA must leave once.
+    /// The loader, the communication thread and the mover, if there is one, of every CTA must leave once.
     #[inline(always)]
     pub(super) unsafe fn leave(&self) {
-        const LEAVERS: u32 = 2;
+        let leavers = if C::MOVES { 3 } else { 2 };
         let left = self.region + offset_of!(Control, left) as u64;
         unsafe {
-            if !C::COMMUNICATES || add_acq_rel_gpu(left, 1) + 1 < LEAVERS * self.head.ctas {
+            if !C::COMMUNICATES || add_acq_rel_gpu(left, 1) + 1 < leavers * self.head.ctas {
                 return;
             }
             let epoch = self.epoch();
@@ -318,6 +329,16 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn ring(&self, slot: u32) -> u32 {
         self.shared + layout::HEADER + slot * C::RING_SLOT
+    }
+    /// The mover's buffer has been filled.
+    #[inline(always)]
+    pub(super) fn moved(&self) -> u32 {
+        self.shared + MOVED
+    }
+    /// The mover's buffer.
+    #[inline(always)]
+    pub(super) fn move_buffer(&self) -> u32 {
+        self.staging() + C::STAGING
     }
     /// The staging buffer.
     #[inline(always)]

@@ -15,6 +15,7 @@ use crate::ptx::*;
 /// Roles that note what they are at, in the order of their sites in the header.
 pub(super) const LOADER: u32 = 0;
 pub(super) const COMMUNICATION: u32 = 1;
+pub(super) const MOVER: u32 = 2;
 
 /// What a copy under way may take to land. A CTA must not end before.
 const LANDING_NS: u64 = 100_000;
@@ -36,7 +37,7 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
     for (index, word) in words.into_iter().enumerate() {
         unsafe { store_shared(shared + HEAD + 4 * index as u32, word) };
     }
-    for role in [LOADER, COMMUNICATION] {
+    for role in [LOADER, COMMUNICATION, MOVER] {
         unsafe { note(shared, role, NONE, [NONE; MAX_AXES]) };
     }
 }
@@ -98,7 +99,12 @@ fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
     let word = |index: u32| unsafe { load_shared(shared + HEAD + 4 * index) };
     let address = |index: u32| word(index) as u64 | (word(index + 1) as u64) << 32;
     let (region, regions, record) = (address(0), address(2), address(4) as *mut FaultRecord);
-    let role = if thread_idx_x() < 32 { LOADER } else { COMMUNICATION };
+    // The math warpgroups note nothing: they are close to the communication thread.
+    let role = match thread_idx_x() {
+        0..32 => LOADER,
+        64..96 => MOVER,
+        _ => COMMUNICATION,
+    };
     let site = |word: u32| unsafe { load_shared(shared + SITES + role * SITE + 4 * word) };
     unsafe {
         if exchange_relaxed_sys(region + offset_of!(Control, faulted) as u64, 1) == 0 {

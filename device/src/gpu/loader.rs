@@ -3,15 +3,16 @@
 
 use core::cell::Cell;
 
+use super::boxes::Source;
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::LOADER;
+use super::holds_nothing;
 use super::signals::Signals;
-use super::{boxes, holds_nothing};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::order::tiles;
-use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
+use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -22,22 +23,6 @@ pub struct Loader<'c, 'p, C: Config> {
     signals: Signals<'c, 'p, C>,
     ring: Cell<Cursor>,
     choice: Cell<Cursor>,
-}
-
-/// Where a panel's or a tile's boxes are loaded from.
-#[derive(Clone, Copy)]
-enum Source {
-    /// A matrix: boxes by tensor map.
-    Matrix { maps: u64, column: u32, row: u32, part: u32 },
-    /// A slot: boxes one after the other, over the link with `limited` others.
-    Slot { address: u64, limited: bool },
-}
-
-impl Source {
-    #[inline(always)]
-    fn matrix(place: &MatrixPlace) -> Source {
-        Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part }
-    }
 }
 
 impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
@@ -61,19 +46,6 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         unsafe { self.cta.leave() };
     }
 
-    #[inline(always)]
-    fn panel_source(&self, place: &PanelPlace) -> Source {
-        match place {
-            PanelPlace::Matrix(place) => Source::matrix(place),
-            PanelPlace::Slot(slot) => self.slot_source(slot),
-        }
-    }
-
-    #[inline(always)]
-    fn slot_source(&self, slot: &SlotPlace) -> Source {
-        Source::Slot { address: self.signals.receive(slot), limited: self.signals.limits_load(slot) }
-    }
-
     /// Waits for the next ring slot to be free.
     #[inline(always)]
     fn reserve(&self) -> Cursor {
@@ -81,37 +53,6 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         self.cta.wait(self.cta.empty(cursor.slot), cursor.parity ^ 1);
         self.ring.set(cursor.next(C::RING_DEPTH));
         cursor
-    }
-
-    /// Loads the box at `index` of a row of boxes, `rows` tall, to `to`, completing on `barrier`. An empty
-    /// matrix has no boxes; what is read of it is anything.
-    #[inline(always)]
-    fn load_box<E: Element>(&self, from: Source, index: u32, rows: usize, to: u32, barrier: u32) {
-        unsafe {
-            match from {
-                Source::Matrix { maps, column, row, part } => {
-                    if maps != 0 {
-                        let x = column + index * (ROW / E::SIZE);
-                        for (map, y, offset) in boxes(rows) {
-                            tensor_load(to + offset, maps + map, x, row + y, part, barrier);
-                        }
-                    }
-                }
-                Source::Slot { address, .. } => {
-                    let bytes = rows as u32 * ROW;
-                    bulk_load(to, address + index as u64 * bytes as u64, bytes, barrier);
-                }
-            }
-        }
-    }
-
-    /// Bytes that [`load_box`](Self::load_box) brings.
-    #[inline(always)]
-    fn box_bytes(&self, from: Source, rows: usize) -> u32 {
-        match from {
-            Source::Matrix { maps: 0, .. } => 0,
-            _ => rows as u32 * ROW,
-        }
     }
 
     /// Passes `count` boxes through the ring, as many to a slot as fit.
@@ -122,17 +63,16 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         while index < count {
             let cursor = self.reserve();
             let here = if count - index < per_slot { count - index } else { per_slot };
-            let limited = matches!(from, Source::Slot { limited: true, .. });
-            if limited {
+            if from.limited() {
                 self.signals.take_link();
             }
             let full = self.cta.full(cursor.slot);
-            unsafe { mbarrier_arrive_expect(full, here * self.box_bytes(from, rows)) };
+            unsafe { mbarrier_arrive_expect(full, here * from.bytes(rows)) };
             for offset in 0..here {
                 let to = self.cta.ring(cursor.slot) + offset * rows as u32 * ROW;
-                self.load_box::<E>(from, index + offset, rows, to, full);
+                from.load::<E>(index + offset, rows, to, full);
             }
-            if limited {
+            if from.limited() {
                 // Given back here: whoever reads the slot may itself wait for a share before it comes to it.
                 self.cta.wait(full, cursor.parity);
                 self.signals.return_link();
@@ -163,34 +103,15 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     /// The loader is ahead of the other roles, so it is the one that chooses.
     #[inline(always)]
     fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let chosen = Cell::new(candidates.trailing_zeros());
-        self.signals.poll_until(
-            || {
-                let mut left = candidates;
-                while left != 0 {
-                    let candidate = left.trailing_zeros();
-                    if slot(candidate).is_none_or(|slot| self.signals.arrived(&slot)) {
-                        chosen.set(candidate);
-                        return true;
-                    }
-                    left &= left - 1;
-                }
-                false
-            },
-            || {
-                if let Some(slot) = slot(candidates.trailing_zeros()) {
-                    self.signals.missing(&slot);
-                }
-            },
-        );
+        let chosen = self.signals.first_ready(candidates, slot);
         let cursor = self.choice.get();
         self.cta.wait(self.cta.choice_free(cursor.slot), cursor.parity ^ 1);
         unsafe {
-            store_shared(self.cta.choice(cursor.slot), chosen.get());
+            store_shared(self.cta.choice(cursor.slot), chosen);
             mbarrier_arrive(self.cta.chosen(cursor.slot));
         }
         self.choice.set(cursor.next(CHOICES));
-        chosen.get()
+        chosen
     }
 
     #[inline(always)]
@@ -204,14 +125,14 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
                 "a matmul's tile must be of the kernel's BM rows and at most BN columns"
             )
         };
-        let (from_a, from_b) = (self.panel_source(a), self.panel_source(b));
+        let (from_a, from_b) = (Source::panel(&self.signals, a), Source::panel(&self.signals, b));
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         for chunk in 0..chunks {
             let cursor = self.reserve();
             let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
-            unsafe { mbarrier_arrive_expect(full, self.box_bytes(from_a, M) + self.box_bytes(from_b, N)) };
-            self.load_box::<E>(from_a, chunk, M, to, full);
-            self.load_box::<E>(from_b, chunk, N, to + M as u32 * ROW, full);
+            unsafe { mbarrier_arrive_expect(full, from_a.bytes(M) + from_b.bytes(N)) };
+            from_a.load::<E>(chunk, M, to, full);
+            from_b.load::<E>(chunk, N, to + M as u32 * ROW, full);
         }
     }
 
@@ -226,15 +147,12 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, _: &Place) {
-        let from = match from {
-            Place::Matrix(place) => Source::matrix(place),
-            Place::Slot(slot) => self.slot_source(slot),
-        };
+        let from = Source::tile(&self.signals, from);
         self.stream::<E>(from, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
     }
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
-        self.stream::<E>(self.panel_source(from), tiles(from.columns() * E::SIZE, ROW), M);
+        self.stream::<E>(Source::panel(&self.signals, from), tiles(from.columns() * E::SIZE, ROW), M);
     }
 }

@@ -3,31 +3,23 @@
 //! One CTA runs three roles side by side over the same tiles: one thread loads, one thread communicates,
 //! and the math warpgroups compute. They meet at barriers in shared memory (`cta`), in two places:
 //! the *ring*, which the loader fills ahead of its readers, and the *staging* buffer, which passes between the
-//! communication thread and the math warpgroups in strict turns.
+//! communication thread and the math warpgroups in strict turns. A fourth, the mover, is a thread that carries
+//! the stages which only move tiles, at its own pace beside the others.
 
+mod boxes;
 mod communication;
 mod cta;
 mod fault;
 mod loader;
 mod math;
+mod mover;
 mod signals;
 
 pub use communication::Communication;
 pub use cta::{Config, Cta};
 pub use loader::Loader;
 pub use math::Math;
-
-/// The tensor maps that cover a box of `rows` rows: a map's offset in a matrix's three, the first row it
-/// brings, and where that lies in the box.
-#[inline(always)]
-fn boxes(rows: usize) -> impl Iterator<Item = (u64, u32, u32)> {
-    let (map, height) = match rows {
-        256 => (256, 256),
-        128 => (128, 128),
-        _ => (0, 64),
-    };
-    (0..rows as u32 / height).map(move |index| (map, index * height, index * height * crate::layout::ROW))
-}
+pub use mover::Mover;
 
 /// The part of [`Role`](crate::Role) that deals with elements, for a role that holds none.
 macro_rules! holds_nothing {
@@ -58,7 +50,7 @@ use holds_nothing;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
         ::core::arch::global_asm!(
             concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
             threads = const $crate::layout::threads($rows),
@@ -71,6 +63,7 @@ macro_rules! __entry {
             const COLUMNS: usize = $columns;
             const ELEMENT: u32 = <$element as $crate::Element>::SIZE;
             const COMMUNICATES: bool = <$params>::CHANNELS > 0;
+            const MOVES: bool = !stringify!($($moves),*).is_empty();
         }
 
         #[unsafe(export_name = $name)]
@@ -90,6 +83,11 @@ macro_rules! __entry {
                     $weave(&role, &params);
                     role.finish();
                 }
+                $(if cta.moves() {
+                    let role = $crate::gpu::Mover::begin(&cta);
+                    $moves(&role, &params);
+                    role.finish();
+                })*
             }
         }
     };

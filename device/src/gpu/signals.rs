@@ -7,6 +7,8 @@ use core::mem::offset_of;
 use super::cta::{Config, Cta};
 use super::fault::fault;
 use crate::abi::{Control, FaultKind};
+use crate::channel::Route;
+use crate::layout::ROW;
 use crate::place::SlotPlace;
 use crate::ptx::*;
 
@@ -33,7 +35,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Tells every rank that this one has started.
     #[inline(always)]
-    pub fn announce(&self) {
+    pub fn start(&self) {
         unsafe { self.cta.tell_all(offset_of!(Control, started), self.epoch) };
     }
 
@@ -53,7 +55,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Whether a slot's signal has arrived.
     #[inline(always)]
-    pub fn arrived(&self, slot: &SlotPlace) -> bool {
+    fn arrived(&self, slot: &SlotPlace) -> bool {
         let linear = self.checked(slot, slot.linear());
         let seen = unsafe { load_acquire_sys(self.signal_address(slot, self.cta.head.rank, linear)) };
         seen.wrapping_sub(self.epoch) as i32 >= 0
@@ -61,7 +63,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Waits until a slot may be written for `to`. The address to write to.
     #[inline(always)]
-    pub fn reserve(&self, slot: &SlotPlace, to: u32) -> u64 {
+    fn reserve(&self, slot: &SlotPlace, to: u32) -> u64 {
         let linear = self.checked(slot, slot.linear());
         if to >= self.cta.head.world || (slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank) {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
@@ -78,9 +80,76 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         }
     }
 
+    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
+    #[inline(always)]
+    pub fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+        let chosen = Cell::new(candidates.trailing_zeros());
+        self.poll_until(
+            || {
+                let mut left = candidates;
+                while left != 0 {
+                    let candidate = left.trailing_zeros();
+                    if slot(candidate).is_none_or(|slot| self.arrived(&slot)) {
+                        chosen.set(candidate);
+                        return true;
+                    }
+                    left &= left - 1;
+                }
+                false
+            },
+            || {
+                if let Some(slot) = slot(candidates.trailing_zeros()) {
+                    self.missing(&slot);
+                }
+            },
+        );
+        chosen.get()
+    }
+
+    /// Stores boxes into a slot of every rank that the route names.
+    #[inline(always)]
+    pub fn put(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) {
+        let bytes = rows as u32 * ROW;
+        let mut stored = false;
+        self.for_receivers(to, |receiver| {
+            let address = self.reserve(to, receiver);
+            // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
+            if stored && to.arg.pull != 0 {
+                return;
+            }
+            for index in 0..count {
+                let offset = (first + index) as u64 * bytes as u64;
+                unsafe { bulk_store(address + offset, from + index * bytes, bytes) };
+            }
+            stored = true;
+        });
+    }
+
+    /// Completes and releases what was stored into a slot, and signals its receivers.
+    #[inline(always)]
+    pub fn announce(&self, slot: &SlotPlace) {
+        bulk_wait();
+        fence_acq_rel_sys();
+        self.for_receivers(slot, |receiver| self.signal(slot, receiver));
+    }
+
+    #[inline(always)]
+    fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
+        match slot.route {
+            Route::One => each(slot.to),
+            Route::Peers => {
+                for rank in 0..self.cta.head.world {
+                    if rank != self.cta.head.rank {
+                        each(rank);
+                    }
+                }
+            }
+        }
+    }
+
     /// Signals `to` that a slot is filled. What filled it must be complete and released.
     #[inline(always)]
-    pub fn signal(&self, slot: &SlotPlace, to: u32) {
+    fn signal(&self, slot: &SlotPlace, to: u32) {
         let linear = self.checked(slot, slot.linear());
         let head = self.cta.head;
         if head.drop_channel == slot.channel && head.drop_slot == linear {
@@ -125,7 +194,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Waits until something `holds`; calls `report` when the deadline passes.
     #[inline(always)]
-    pub fn poll_until(&self, mut holds: impl FnMut() -> bool, report: impl Fn()) {
+    fn poll_until(&self, mut holds: impl FnMut() -> bool, report: impl Fn()) {
         let mut polls = 0u32;
         while !holds() {
             polls = polls.wrapping_add(1);
@@ -140,7 +209,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Reports that the signal of `slot` is missing.
     #[inline(always)]
-    pub fn missing(&self, slot: &SlotPlace) -> ! {
+    fn missing(&self, slot: &SlotPlace) -> ! {
         let signal = self.signal_address(slot, self.cta.head.rank, self.checked(slot, slot.linear()));
         fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, unsafe {
             load_relaxed_sys(signal)

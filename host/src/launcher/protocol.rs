@@ -17,9 +17,10 @@ impl Protocol {
     }
 
     fn stage(&self, stage: &StageSpec) -> String {
-        let carriers = match stage.ctas {
-            Some(ctas) => format!("<br/>on {ctas} CTAs of its own"),
-            None => String::new(),
+        let carriers = match (stage.ctas, stage.moved) {
+            (Some(ctas), _) => format!("<br/>on {ctas} CTAs of its own"),
+            (None, true) => "<br/>carried by the movers".into(),
+            (None, false) => String::new(),
         };
         format!("{}<br/>{} tiles, {}{carriers}", stage.name, self.grid(stage.grid), stage.order)
     }

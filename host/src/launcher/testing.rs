@@ -20,6 +20,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         grid: &[Extent::World, ROW_TILES, COLUMN_TILES],
         order: "peers_first",
         ctas: None,
+        moved: false,
         sends: &[0],
         receives: &[0],
     }],

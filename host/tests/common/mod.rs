@@ -61,7 +61,15 @@ pub static SPEC: KernelSpec = KernelSpec {
     name: "reduce_scatter",
     ptx: None,
     dims: &["m", "n"],
-    stages: &[StageSpec { name: "reduce", grid: GRID, order: "peers_first", ctas: None, sends: &[0], receives: &[0] }],
+    stages: &[StageSpec {
+        name: "reduce",
+        grid: GRID,
+        order: "peers_first",
+        ctas: None,
+        moved: false,
+        sends: &[0],
+        receives: &[0],
+    }],
     channels: &[ChannelSpec {
         name: "Part",
         slots: GRID,

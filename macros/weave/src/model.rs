@@ -90,6 +90,8 @@ pub struct Stage {
     pub order: Order,
     /// The CTAs that it has to itself.
     pub ctas: Option<u32>,
+    /// The movers carry it, beside the other stages.
+    pub moved: bool,
     /// The name of the first parameter.
     pub at: Ident,
     /// The parameters after the first.

@@ -27,6 +27,9 @@ fn stage(kernel: &Kernel, stage: &Stage) -> String {
     if let Some(ctas) = stage.ctas {
         text += &format!(", on {ctas} CTAs of its own");
     }
+    if stage.moved {
+        text += ", carried by the movers";
+    }
     let names = |marked: fn(&Port) -> bool| {
         let ports = stage.ports().filter(move |(_, port)| marked(port));
         ports.map(|(_, port)| &kernel.channels[port.channel].name).collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::{Variant, literal};
+use super::{Variant, literal, walk};
 use crate::Build;
 use crate::extent::Extent;
 use crate::model::{Argument, ArgumentKind, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
@@ -21,7 +21,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     let stages = kernel.stages.iter().map(|stage| self::stage(stage, &kernel.dims));
     let channels = kernel.channels.iter().map(|channel| self::channel(channel, &kernel.dims));
     let arguments = kernel.arguments.iter().map(|argument| self::argument(argument, &kernel.dims));
-    let variants = variants.iter().map(variant);
+    let variants = variants.iter().map(|variant| self::variant(variant, walk::moves(kernel)));
     quote! {
         #[doc = #documentation]
         #[cfg(not(target_arch = "nvptx64"))]
@@ -53,6 +53,7 @@ fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
         }
         None => quote!(Option::None),
     };
+    let moved = stage.moved;
     let sends = stage.ports().filter(|(_, port)| port.send.is_some()).map(|(_, port)| literal(port.channel));
     let receives = stage.ports().filter(|(_, port)| port.receive.is_some()).map(|(_, port)| literal(port.channel));
     quote! {
@@ -61,6 +62,7 @@ fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
             grid: #grid,
             order: #order,
             ctas: #ctas,
+            moved: #moved,
             sends: &[#(#sends),*],
             receives: &[#(#receives),*],
         }
@@ -112,7 +114,7 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
     }
 }
 
-fn variant(variant: &Variant) -> TokenStream {
+fn variant(variant: &Variant, moves: bool) -> TokenStream {
     let Variant { tile: (rows, columns), module, .. } = variant;
     let (rows, columns) = (literal(*rows), literal(*columns));
     let entry = variant.entry.to_string();
@@ -127,6 +129,7 @@ fn variant(variant: &Variant) -> TokenStream {
                 #module::BM,
                 #module::BN,
                 <#module::T as Element>::SIZE,
+                #moves,
             ),
             simulate: #module::simulate,
         }

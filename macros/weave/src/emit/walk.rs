@@ -7,18 +7,42 @@ use super::literal;
 use crate::extent::Extent;
 use crate::model::{ArgumentKind, Binding, Kernel, Order, OrderKind, Parameter, Receive, Stage};
 
-/// The function `weave`, which visits the tiles of all stages, in order.
+/// The function `weave`, which visits the tiles of all stages, in order. On a GPU the stages that movers carry are
+/// not in it but in `weave_moves`: other roles know nothing of them.
 pub fn weave(kernel: &Kernel) -> TokenStream {
+    if !moves(kernel) {
+        return function(kernel, quote!(weave), |_| true);
+    }
+    let all = function(kernel, quote!(weave), |_| true);
+    let woven = function(kernel, quote!(weave), |stage| !stage.moved);
+    let moved = function(kernel, quote!(weave_moves), |stage| stage.moved);
+    quote! {
+        #[cfg(not(target_arch = "nvptx64"))]
+        #all
+        #[cfg(target_arch = "nvptx64")]
+        #woven
+        #[cfg(target_arch = "nvptx64")]
+        #moved
+    }
+}
+
+/// Whether movers carry any of the stages.
+pub fn moves(kernel: &Kernel) -> bool {
+    kernel.stages.iter().any(|stage| stage.moved)
+}
+
+fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> bool) -> TokenStream {
+    let stages = || kernel.stages.iter().enumerate().filter(|(_, stage)| includes(stage));
     let dedicated = kernel.stages.iter().map(|stage| literal(stage.ctas.unwrap_or(0)));
     let dedicated = quote!([#(#dedicated),*]);
-    let walks = kernel.stages.iter().enumerate().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
-    let grids = || kernel.stages.iter().flat_map(|stage| &stage.grid);
+    let walks = stages().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
+    let grids = || stages().flat_map(|(_, stage)| &stage.grid);
     let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
     let dims =
         kernel.dims.iter().map(|dim| if grids().any(|extent| extent.mentions(dim)) { quote!(#dim) } else { quote!(_) });
     quote! {
         #[inline(always)]
-        pub fn weave<R: ::entwine::device::Role>(role: &R, params: &Params) {
+        pub fn #name<R: ::entwine::device::Role>(role: &R, params: &Params) {
             let ::entwine::device::abi::Head { #world ctas, dims: [#(#dims,)* ..], .. } = *role.head();
             #(#walks)*
         }
@@ -30,12 +54,13 @@ fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -
     let index = literal(index);
     let grid = stage.grid.iter().map(Extent::in_kernel);
     let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
+    let share = if stage.moved {
+        quote!(::entwine::device::Share { first: 0, count: ctas })
+    } else {
+        quote!(::entwine::device::share(ctas, #dedicated, #index))
+    };
     let described = quote! {
-        ::entwine::device::Stage {
-            index: #index,
-            grid: [#(#grid),*],
-            share: ::entwine::device::share(ctas, #dedicated, #index),
-        }
+        ::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share }
     };
     let tile = quote!(|at| #name(at, #(#arguments),*));
     match &stage.order {

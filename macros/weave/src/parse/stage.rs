@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::model::{Argument, Channel, Order, Stage};
 use crate::setting::{Settings, integer, name};
 
-const KEYS: [&str; 3] = ["grid", "order", "ctas"];
+const KEYS: [&str; 4] = ["grid", "order", "ctas", "carrier"];
 
 /// Parses a stage, and adds what it takes to the launch `arguments`.
 pub fn parse(
@@ -26,6 +26,13 @@ pub fn parse(
     let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
     let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or_default();
     let ctas = settings.take_count("ctas", errors);
+    let carrier = settings.take_choice("carrier", &[("ctas", false), ("mover", true)], errors);
+    if let (Some(_), Some((true, written))) = (ctas, &carrier) {
+        errors.at(
+            written,
+            "the mover of every CTA carries this stage, so that it has no `ctas` to itself: leave one of the two out",
+        );
+    }
 
     let mut inputs = function.sig.inputs.iter_mut().filter_map(|input| match input {
         FnArg::Typed(input) => Some(input),
@@ -37,7 +44,15 @@ pub fn parse(
         parameters.parse(input);
     }
     let parameters = parameters.found;
-    Stage { grid: grid.unwrap_or_default(), order, ctas, at, parameters, function }
+    Stage {
+        grid: grid.unwrap_or_default(),
+        order,
+        ctas,
+        moved: carrier.is_some_and(|(moved, _)| moved),
+        at,
+        parameters,
+        function,
+    }
 }
 
 fn order(written: &Expr, errors: &Errors) -> Option<Order> {
