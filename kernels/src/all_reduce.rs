@@ -38,8 +38,8 @@ pub mod gemm_all_reduce {
                 sum += partial.slot([peer, row, column]).load();
             }
             let sum = sum.cast::<T>();
-            reduced.slot([owner, row, column]).store(&sum);
-            c.shard_mut(owner).tile([row, column]).store(sum);
+            c.shard_mut(owner).tile([row, column]).store(&sum);
+            reduced.slot([owner, row, column]).store(sum); // last: it travels while the next tile is computed
         }
     }
 
