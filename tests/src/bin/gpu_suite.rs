@@ -38,7 +38,7 @@ fn main() -> Result<ExitCode> {
     for ranks in worlds(&options)? {
         for case in cases.iter().filter(|case| case.ranks <= ranks.count()) {
             let begun = Instant::now();
-            let outcome = run(case, ranks);
+            let outcome = run(case, &ranks);
             let seconds = begun.elapsed().as_secs_f64();
             match outcome {
                 Ok(()) => passed += 1,
@@ -67,7 +67,7 @@ fn cases(options: &Options) -> Vec<Case> {
 }
 
 fn worlds(options: &Options) -> Result<Vec<Ranks>> {
-    let ranks = if options.simulated { Ranks::simulated } else { Ranks::gpus };
+    let ranks = |count| if options.simulated { Ranks::simulated(count, 2) } else { Ranks::gpus(count) };
     let counts = match &*options.ranks {
         [] if options.simulated => vec![4],
         [] => vec![World::open()?.ranks()],
@@ -77,7 +77,7 @@ fn worlds(options: &Options) -> Result<Vec<Ranks>> {
 }
 
 /// Runs a case; a panic is a failure like others.
-fn run(case: &Case, ranks: Ranks) -> Result<()> {
+fn run(case: &Case, ranks: &Ranks) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| (case.run)(ranks))).unwrap_or_else(|panic| Err(anyhow!("{}", text(&*panic))))
 }
 

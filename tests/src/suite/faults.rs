@@ -30,13 +30,13 @@ fn fault(launch: Launch) -> Result<Fault> {
 /// Case 15: of a signal that rank 1 drops, the receiver says everything, before long; the next launch, the world's
 /// other kernels and other worlds go on.
 fn missing_signal<P: Product>(
-    ranks: Ranks,
+    ranks: &Ranks,
     channel: &'static str,
     slot: &'static [u32],
     stage: &str,
     tile: impl Fn(u32) -> Vec<u32>,
 ) -> Result<()> {
-    let (world, other_world) = (ranks.world()?, ranks.world()?);
+    let (world, other_world) = (ranks.world()?, ranks.own_world()?);
     let kernel = Kernel::load(&world)?.with_deadline(DEADLINE);
     let random = |world: &World, seed| Problem::<P, bf16>::random(world, SIZE, seed);
     random(&world, 0)?.run_and_check(&kernel)?;
@@ -44,7 +44,7 @@ fn missing_signal<P: Product>(
     kernel.inject(Injection::DropSignal { rank: 1, channel, slot })?;
     let mut problem = random(&world, 1)?;
     let begun = Instant::now();
-    let fault = fault(problem.launch(&kernel)?)?;
+    let fault = fault(kernel.launch(problem.args())?)?;
     ensure!(begun.elapsed() < 2 * DEADLINE, "it took {:?} until the fault was reported", begun.elapsed());
     let expected = Fault {
         kind: FaultKind::MissingSignal,
@@ -68,17 +68,17 @@ fn missing_signal<P: Product>(
 }
 
 /// Case 15, for a tile that is added up where it arrives.
-pub fn missing_partial_tile(ranks: Ranks) -> Result<()> {
+pub fn missing_partial_tile(ranks: &Ranks) -> Result<()> {
     missing_signal::<ReduceScatter>(ranks, "Partial", &[1, 0, 1], "multiply", |receiver| vec![receiver, 0, 1])
 }
 
 /// Case 15, for a tile that goes to every rank.
-pub fn missing_sum(ranks: Ranks) -> Result<()> {
+pub fn missing_sum(ranks: &Ranks) -> Result<()> {
     missing_signal::<AllReduce>(ranks, "Reduced", &[1, 0, 1], "collect", |_| vec![1, 0, 1])
 }
 
 /// Case 15, for a panel that goes to every rank.
-pub fn missing_panel(ranks: Ranks) -> Result<()> {
+pub fn missing_panel(ranks: &Ranks) -> Result<()> {
     missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], "multiply", |_| vec![1, 0, 0])
 }
 
@@ -88,7 +88,7 @@ struct Misdeed {
     shift: u32,
 }
 
-fn misdeed(ranks: Ranks, Misdeed { factor, shift }: Misdeed, check: impl Fn(&Fault) -> bool) -> Result<()> {
+fn misdeed(ranks: &Ranks, Misdeed { factor, shift }: Misdeed, check: impl Fn(&Fault) -> bool) -> Result<()> {
     let world = ranks.world()?;
     let kernel = faulty::load(&world)?.with_deadline(DEADLINE);
     let [m, n] = [300, 200];
@@ -111,7 +111,7 @@ fn misdeed(ranks: Ranks, Misdeed { factor, shift }: Misdeed, check: impl Fn(&Fau
 }
 
 /// Case 16: an index out of bounds names the rank, the stage and the line, and no rank hangs.
-pub fn index_out_of_bounds(ranks: Ranks) -> Result<()> {
+pub fn index_out_of_bounds(ranks: &Ranks) -> Result<()> {
     misdeed(ranks, Misdeed { factor: 7, shift: 0 }, |fault| {
         let in_file = |(file, line): &(String, u32)| file.ends_with("failures.rs") && *line > 0;
         fault.kind == FaultKind::Panic && fault.location.as_ref().is_some_and(in_file)
@@ -119,7 +119,7 @@ pub fn index_out_of_bounds(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 17, as far as it shows at run time only: a slot that is not there is named, and nothing is written.
-pub fn slot_out_of_range(ranks: Ranks) -> Result<()> {
+pub fn slot_out_of_range(ranks: &Ranks) -> Result<()> {
     misdeed(ranks, Misdeed { factor: 0, shift: 3 }, |fault| {
         fault.kind == FaultKind::SlotOutOfRange
             && fault.channel == Some("Scaled")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use entwine::device::bf16;
-use entwine::{Error, Kernel, World};
+use entwine::{Error, Kernel, Launch, Tensor, World};
 
 use super::product::{AllReduce, Problem, ReduceScatter, Size};
 use super::ranks::Ranks;
@@ -14,7 +14,7 @@ use super::ranks::Ranks;
 const SIZE: Size = Size { m: 600, n: 520, k: 128 };
 
 /// Case 10: with `CUDA_LAUNCH_BLOCKING=1` several ranks are refused, with the reason. It takes a process of its own.
-pub fn launch_blocking(ranks: Ranks) -> Result<()> {
+pub fn launch_blocking(ranks: &Ranks) -> Result<()> {
     let program = env::current_exe().context("where is this program?")?;
     let ranks = ranks.count().to_string();
     let output = Command::new(program)
@@ -29,7 +29,7 @@ pub fn launch_blocking(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 8: where another kernel holds every SM, the launch is given up with the reason; both kernels are right again.
-pub fn occupied(ranks: Ranks) -> Result<()> {
+pub fn occupied(ranks: &Ranks) -> Result<()> {
     let (world, other) = (ranks.builder().start_limit(Duration::from_secs(1)).build()?, ranks.world()?);
     let (kernel, occupying) = (Kernel::load(&world)?, Kernel::load(&other)?);
     let mut problem = Problem::<ReduceScatter, bf16>::random(&world, SIZE, 8)?;
@@ -37,8 +37,8 @@ pub fn occupied(ranks: Ranks) -> Result<()> {
 
     let mut occupant = Problem::<AllReduce, bf16>::random(&other, SIZE, 8)?;
     other.delay(1, Duration::from_secs(3))?;
-    let occupied = occupant.launch(&occupying)?;
-    match problem.launch(&kernel)?.wait() {
+    let occupied = occupying.launch(occupant.args())?;
+    match kernel.launch(problem.args())?.wait() {
         Err(Error::NotStarted { rank: 0, .. }) => {}
         Err(error) => return Err(error).context("expected that rank 0 could not start"),
         Ok(()) => bail!("the launch succeeded on occupied GPUs"),
@@ -48,8 +48,44 @@ pub fn occupied(ranks: Ranks) -> Result<()> {
     problem.run_and_check(&kernel)
 }
 
+/// Case 5: launches on streams of the user's own, of two kernels in turn.
+pub fn own_streams(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let contexts = (0..ranks.count()).map(|rank| world.cuda_context(rank).context("the rank is no GPU"));
+    let contexts = contexts.collect::<Result<Vec<_>>>()?;
+    let streams = || contexts.iter().map(|context| context.new_stream()).collect::<Result<Vec<_>, _>>();
+    let (scatter, reduce) = (Kernel::load(&world)?, Kernel::load(&world)?);
+    let (some, others) = (streams()?, streams()?);
+    let mut launches = Vec::new();
+    for round in 0..20 {
+        let mut scattered = Problem::<ReduceScatter, bf16>::random(&world, SIZE, round)?;
+        let mut reduced = Problem::<AllReduce, bf16>::random(&world, SIZE, round)?;
+        let started = [scatter.launch_on(&some, scattered.args())?, reduce.launch_on(&others, reduced.args())?];
+        launches.push((started, scattered, reduced));
+    }
+    for (started, scattered, reduced) in launches {
+        started.into_iter().try_for_each(Launch::wait)?;
+        scattered.check()?;
+        reduced.check()?;
+    }
+    Ok(())
+}
+
+/// Case 18: memory on another GPU than the rank's, which only one that has neighbours can be given.
+pub fn memory_of_another_gpu(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let tensor = world.zeros::<bf16>([128, 64])?;
+    let raws: Vec<_> = (0..ranks.count()).map(|rank| tensor.raw((rank + 1) % ranks.count())).collect();
+    // SAFETY: the tensor outlives the refusal.
+    match unsafe { Tensor::<bf16>::from_raw(&world, &raws) } {
+        Ok(_) => bail!("memory of another GPU was taken"),
+        Err(error) => ensure!(error.to_string().contains("must lie on GPU 0"), "the error lacks the GPU: {error}"),
+    }
+    Ok(())
+}
+
 /// Worlds that can't be opened say which GPU is wrong.
-pub fn worlds(_: Ranks) -> Result<()> {
+pub fn worlds(_: &Ranks) -> Result<()> {
     let refused = |ordinals: &[usize], words: &str| match World::gpus(ordinals) {
         Ok(_) => bail!("a world of GPUs {ordinals:?} was opened"),
         Err(error) => {

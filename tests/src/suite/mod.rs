@@ -28,7 +28,7 @@ pub struct Case {
     /// The fewest ranks that it makes sense on.
     pub ranks: usize,
     /// Runs it.
-    pub run: fn(Ranks) -> Result<()>,
+    pub run: fn(&Ranks) -> Result<()>,
 }
 
 /// Adds cases: `each!(list, fewest ranks, module::case, …)`, those with types as `module::case<types>`.
@@ -88,7 +88,7 @@ pub fn everywhere() -> Vec<Case> {
     products!(cases, 1, bits::special_values, bits::sums_beyond_the_elements);
     products!(cases, 1, reuse::tiles_alternate);
     elements!(cases, 1, reuse::kernels_alternate, shapes::strided);
-    fused!(cases, 1, reuse::back_to_back, reuse::epochs_wrap, reuse::graphs_alternate);
+    fused!(cases, 1, reuse::back_to_back, reuse::epochs_wrap, reuse::graphs_alternate, reuse::limited_link);
     fused!(cases, 2, starts::later_than_the_deadline, starts::late_in_turn);
     fused!(cases, 1, starts::allocations_meanwhile, starts::dropped_meanwhile);
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
@@ -101,8 +101,8 @@ pub fn everywhere() -> Vec<Case> {
 /// The cases that only GPUs show.
 pub fn gpus() -> Vec<Case> {
     let mut cases = Vec::new();
-    each!(cases, 2, gpus::launch_blocking, gpus::occupied);
-    each!(cases, 1, gpus::worlds);
+    each!(cases, 2, gpus::launch_blocking, gpus::occupied, gpus::memory_of_another_gpu);
+    each!(cases, 1, gpus::own_streams, gpus::worlds);
     cases
 }
 

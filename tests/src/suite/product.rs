@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use anyhow::{Result, ensure};
-use entwine::{Error, Graph, Kernel, KernelType, Launch, Tensor, World};
+use entwine::{Arguments, Kernel, KernelType, Tensor, World};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
 use ndarray::Array2;
 use rand::SeedableRng;
@@ -27,22 +27,11 @@ pub trait Product: 'static {
     /// Each rank keeps its share of the result's rows.
     const SCATTERS: bool;
 
-    /// Launches it.
-    fn launch<T: Number>(
-        kernel: &Kernel<Self::Kernel>,
-        a: &Tensor<T>,
-        b: &Tensor<T>,
-        c: &mut Tensor<T>,
-    ) -> Result<Launch, Error>;
+    /// Its launch arguments.
+    type Args<'a, T: Number>: Arguments<'a, Kernel = Self::Kernel>;
 
-    /// Prepares `launches` launches of it.
-    fn graph<'a, T: Number>(
-        kernel: &Kernel<Self::Kernel>,
-        launches: u32,
-        a: &'a Tensor<T>,
-        b: &'a Tensor<T>,
-        c: &'a mut Tensor<T>,
-    ) -> Result<Graph<'a>, Error>;
+    /// The arguments for these tensors.
+    fn args<'a, T: Number>(a: &'a Tensor<T>, b: &'a Tensor<T>, c: &'a mut Tensor<T>) -> Self::Args<'a, T>;
 
     /// The kernel's name.
     fn name() -> &'static str {
@@ -62,23 +51,10 @@ macro_rules! products {
                 const SUMS: bool = $sums;
                 const SCATTERS: bool = $scatters;
 
-                fn launch<T: Number>(
-                    kernel: &Kernel<Self::Kernel>,
-                    a: &Tensor<T>,
-                    b: &Tensor<T>,
-                    c: &mut Tensor<T>,
-                ) -> Result<Launch, Error> {
-                    kernel.launch($kernel::Args { a, b, c })
-                }
+                type Args<'a, T: Number> = $kernel::Args<'a, T>;
 
-                fn graph<'a, T: Number>(
-                    kernel: &Kernel<Self::Kernel>,
-                    launches: u32,
-                    a: &'a Tensor<T>,
-                    b: &'a Tensor<T>,
-                    c: &'a mut Tensor<T>,
-                ) -> Result<Graph<'a>, Error> {
-                    kernel.graph(launches, $kernel::Args { a, b, c })
+                fn args<'a, T: Number>(a: &'a Tensor<T>, b: &'a Tensor<T>, c: &'a mut Tensor<T>) -> Self::Args<'a, T> {
+                    $kernel::Args { a, b, c }
                 }
             }
         )+
@@ -165,19 +141,14 @@ impl<P: Product, T: Number> Problem<P, T> {
         Ok(Problem { size, operands, a, b, c, product: PhantomData })
     }
 
-    /// Starts the kernel on them.
-    pub fn launch(&mut self, kernel: &Kernel<P::Kernel>) -> Result<Launch, Error> {
-        P::launch(kernel, &self.a, &self.b, &mut self.c)
-    }
-
-    /// Prepares launches of the kernel on them.
-    pub fn graph(&mut self, kernel: &Kernel<P::Kernel>, launches: u32) -> Result<Graph<'_>, Error> {
-        P::graph(kernel, launches, &self.a, &self.b, &mut self.c)
+    /// The arguments for a launch on them.
+    pub fn args(&mut self) -> P::Args<'_, T> {
+        P::args(&self.a, &self.b, &mut self.c)
     }
 
     /// Runs the kernel on them and holds the whole result against the reference.
     pub fn run_and_check(&mut self, kernel: &Kernel<P::Kernel>) -> Result<()> {
-        self.launch(kernel)?.wait()?;
+        kernel.launch(self.args())?.wait()?;
         self.check()
     }
 

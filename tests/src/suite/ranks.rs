@@ -1,56 +1,75 @@
 //! The ranks that a case runs on.
 
 use std::fmt;
+use std::sync::Mutex;
 
 use anyhow::{Result, ensure};
 use entwine::{World, WorldBuilder};
 
 /// Simulated ranks, or GPUs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Ranks {
     count: usize,
-    simulated: bool,
+    /// The CTAs of a simulated rank.
+    simulated: Option<u32>,
+    /// A world of GPUs for all the cases that need none of their own: kernels are compiled once in a world.
+    shared: Mutex<Option<World>>,
 }
 
 impl Ranks {
-    /// `count` simulated ranks.
-    pub fn simulated(count: usize) -> Self {
-        Ranks { count, simulated: true }
+    /// `count` simulated ranks of `ctas` CTAs.
+    pub fn simulated(count: usize, ctas: u32) -> Self {
+        Ranks { count, simulated: Some(ctas), shared: Mutex::default() }
     }
 
     /// The first `count` GPUs of this machine.
     pub fn gpus(count: usize) -> Self {
-        Ranks { count, simulated: false }
+        Ranks { count, simulated: None, shared: Mutex::default() }
     }
 
     /// How many there are.
-    pub fn count(self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
     /// One of two values: simulated ranks are slow, and tests many of them.
-    pub fn pick<V>(self, simulated: V, gpus: V) -> V {
-        if self.simulated { simulated } else { gpus }
+    pub fn pick<V>(&self, simulated: V, gpus: V) -> V {
+        if self.simulated.is_some() { simulated } else { gpus }
     }
 
     /// A world of them, whose allocations have guard bytes around them.
-    pub fn world(self) -> Result<World> {
+    pub fn world(&self) -> Result<World> {
+        if self.simulated.is_some() {
+            return self.own_world();
+        }
+        let mut shared = self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match &*shared {
+            Some(world) => Ok(world.clone()),
+            None => Ok(shared.insert(self.own_world()?).clone()),
+        }
+    }
+
+    /// A world that no other case has used.
+    pub fn own_world(&self) -> Result<World> {
         Ok(self.builder().build()?)
     }
 
-    /// A world of them with further settings.
-    pub fn builder(self) -> WorldBuilder {
+    /// A world of their own with further settings.
+    pub fn builder(&self) -> WorldBuilder {
         let builder = World::builder().guards();
-        if self.simulated {
-            return builder.simulated(self.count);
+        match self.simulated {
+            Some(ctas) => builder.simulated(self.count).ctas(ctas),
+            None => builder.gpus(&(0..self.count).collect::<Vec<_>>()),
         }
-        builder.gpus(&(0..self.count).collect::<Vec<_>>())
     }
 }
 
 impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.count, self.pick("simulated", "GPUs"))
+        match self.simulated {
+            Some(ctas) => write!(f, "{}_ranks_of_{ctas}_ctas", self.count),
+            None => write!(f, "{}_gpus", self.count),
+        }
     }
 }
 

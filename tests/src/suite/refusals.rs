@@ -22,9 +22,9 @@ fn refused<V: Debug>(result: Result<V, Error>, words: &[&str]) -> Result<()> {
 }
 
 /// Cases 13 and 18: tensors of another shape, world or element than the launch needs.
-pub fn tensors(ranks: Ranks) -> Result<()> {
+pub fn tensors(ranks: &Ranks) -> Result<()> {
     const M: usize = 256;
-    let (world, other) = (ranks.world()?, ranks.world()?);
+    let (world, other) = (ranks.world()?, ranks.own_world()?);
     let kernel = gemm_reduce_scatter::load(&world)?;
     let (a, b) = (world.zeros::<bf16>([M, 64])?, world.zeros::<bf16>([128, 64])?);
     let mut c = world.zeros_scattered::<bf16>([M, 128])?;
@@ -55,7 +55,7 @@ pub fn tensors(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 18 and 24: memory of others that is misaligned, or not row-major.
-pub fn foreign_memory(ranks: Ranks) -> Result<()> {
+pub fn foreign_memory(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let raw = RawMatrix { address: 4096, rows: 128, columns: 64, pitch: 128 };
     let refuse = |raw: RawMatrix, words: &[&str]| {
@@ -71,7 +71,7 @@ pub fn foreign_memory(ranks: Ranks) -> Result<()> {
 }
 
 /// A tile that no variant was compiled for, and worlds that can't be.
-pub fn settings(ranks: Ranks) -> Result<()> {
+pub fn settings(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let kernel: Kernel<gemm_reduce_scatter::Woven> = Kernel::load(&world)?;
     let tile = kernel.with_tile((64, 64));

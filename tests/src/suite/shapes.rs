@@ -15,7 +15,7 @@ use super::ranks::{Ranks, check_guards};
 
 /// Cases 19, 23 and 24: what is not a multiple of a tile, nothing at all, fewer rows than ranks; each with each tile.
 /// The result starts as NaN and must be written in full, and nothing around it.
-pub fn ragged<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
+pub fn ragged<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     const SIZES: [[usize; 3]; 12] = [
         [1, 1, 1],
         [127, 129, 64],
@@ -44,7 +44,7 @@ pub fn ragged<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
 }
 
 /// Cases 3 and 19: random shapes one after the other on one kernel, with the tile that the launcher chooses.
-pub fn of_any_size<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
+pub fn of_any_size<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let kernel = Kernel::load(&world)?;
     let config = Config {
@@ -67,7 +67,7 @@ pub fn of_any_size<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 24: operands and a result that are some of the columns of wider matrices, whose others stay as they are.
-pub fn strided<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn strided<T: Number>(ranks: &Ranks) -> Result<()> {
     const MARGIN: usize = 24;
     let world = ranks.world()?;
     let kernel = gemm::load(&world)?;
@@ -106,29 +106,29 @@ pub fn strided<T: Number>(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 21: an operand of more than 2³¹ bytes, whose last rows lie beyond what 32 bits reach.
-pub fn offsets_over_2_gib<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn offsets_over_2_gib<T: Number>(ranks: &Ranks) -> Result<()> {
     large::<Alone, T>(ranks, Size { m: 140_000, n: 256, k: 8192 })
 }
 
 /// Case 22: the reduce-scatter's largest product.
-pub fn large_reduce_scatter<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn large_reduce_scatter<T: Number>(ranks: &Ranks) -> Result<()> {
     large::<ReduceScatter, T>(ranks, Size { m: 8192, n: 8192, k: 29568 / ranks.count() })
 }
 
 /// Case 22: the all-gather's largest product.
-pub fn large_all_gather<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn large_all_gather<T: Number>(ranks: &Ranks) -> Result<()> {
     large::<AllGather, T>(ranks, Size { m: 8192, n: 53248 / ranks.count(), k: 16384 })
 }
 
 /// Holds a sample of the result against the reference, its corners among it.
-fn large<P: Product, T: Number>(ranks: Ranks, size: Size) -> Result<()> {
+fn large<P: Product, T: Number>(ranks: &Ranks, size: Size) -> Result<()> {
     let world = ranks.world()?;
     let kernel = Kernel::load(&world)?;
     let mut problem = Problem::<P, T>::random(&world, size, 21)?;
     let sample = |count: usize| (0..=16).map(|part| part * (count - 1) / 16).collect::<Vec<_>>();
     for _ in 0..3 {
         problem.poison()?;
-        problem.launch(&kernel)?.wait()?;
+        kernel.launch(problem.args())?.wait()?;
         problem.check_where(&sample(size.m), &sample(size.n))?;
     }
     check_guards(&world)

@@ -15,11 +15,11 @@ const SIZE: Size = Size { m: 300, n: 260, k: 64 };
 
 /// Cases 9 and 12: a rank that starts later than the deadline, be it in the first launch of all, holds the others up
 /// and no more: the deadline runs from the last rank's start.
-pub fn later_than_the_deadline<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
-    let deadline = Duration::from_millis(ranks.pick(400, 1500));
+pub fn later_than_the_deadline<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
+    let deadline = Duration::from_millis(400);
     let delay = deadline + deadline / 4;
     for late in [0, ranks.count() - 1] {
-        let world = ranks.world()?;
+        let world = ranks.own_world()?;
         let kernel = Kernel::load(&world)?.with_deadline(deadline);
         let mut problem = Problem::<P, T>::random(&world, SIZE, 12)?;
         world.delay(late, delay)?;
@@ -31,7 +31,7 @@ pub fn later_than_the_deadline<P: Product, T: Number>(ranks: Ranks) -> Result<()
 }
 
 /// Case 14: in several launches in a row, whichever rank is late, none ends before what it needs has arrived.
-pub fn late_in_turn<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
+pub fn late_in_turn<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let kernel = Kernel::load(&world)?;
     let mut generator = SmallRng::seed_from_u64(14);
@@ -40,7 +40,7 @@ pub fn late_in_turn<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
         for round in 0..4 {
             let mut problem = Problem::<P, T>::random(&world, SIZE, round)?;
             world.delay(late, Duration::from_millis(generator.random_range(1..20)))?;
-            launches.push((problem.launch(&kernel)?, problem));
+            launches.push((kernel.launch(problem.args())?, problem));
         }
         for (launch, problem) in launches {
             launch.wait()?;
@@ -52,13 +52,13 @@ pub fn late_in_turn<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
 }
 
 /// Case 11: allocating and freeing while launches run neither hangs nor disturbs them.
-pub fn allocations_meanwhile<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
+pub fn allocations_meanwhile<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let kernel = Kernel::load(&world)?;
     for round in 0..4 {
         let mut problem = Problem::<P, T>::random(&world, SIZE, round)?;
         world.delay(0, Duration::from_millis(20))?;
-        let launch = problem.launch(&kernel)?;
+        let launch = kernel.launch(problem.args())?;
         let other = world.zeros::<T>([1000, 1000])?;
         drop(other);
         launch.wait()?;
@@ -68,12 +68,12 @@ pub fn allocations_meanwhile<P: Product, T: Number>(ranks: Ranks) -> Result<()> 
 }
 
 /// The launch, the kernel, the tensors and the world may be dropped in any order while the kernel runs.
-pub fn dropped_meanwhile<P: Product, T: Number>(ranks: Ranks) -> Result<()> {
+pub fn dropped_meanwhile<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     for order in 0..4 {
-        let world = ranks.world()?;
+        let world = ranks.own_world()?;
         let kernel = Kernel::load(&world)?;
         let mut problem = Problem::<P, T>::random(&world, SIZE, order)?;
-        let launch = problem.launch(&kernel)?;
+        let launch = kernel.launch(problem.args())?;
         match order {
             0 => drop((problem, launch, kernel, world)),
             1 => drop((world, kernel, problem, launch)),

@@ -11,7 +11,7 @@ use crate::kernels::{broadcast, normalize, rotate};
 const TILES: [(u32, u32); 2] = [(128, 128), (64, 64)];
 
 /// Elements one by one and row by row.
-pub fn normalizes<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = normalize::load(&world)?;
     for (tile, [m, n]) in TILES.into_iter().zip([[200, 328], [130, 72]]) {
@@ -43,7 +43,7 @@ fn any_bits<T: Number>(seed: u64, count: usize) -> Vec<T> {
 }
 
 /// Case 25: tiles that only move arrive with the bits that they left with, pushed and pulled, also at their own rank.
-pub fn rotates<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn rotates<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = rotate::load(&world)?;
     for distance in (0..ranks.count()).chain([0]) {
@@ -65,7 +65,7 @@ pub fn rotates<T: Number>(ranks: Ranks) -> Result<()> {
 }
 
 /// Every order visits every tile once, with more tiles than ranks, fewer, and none.
-pub fn broadcasts<T: Number>(ranks: Ranks) -> Result<()> {
+pub fn broadcasts<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = broadcast::load(&world)?;
     for [m, n] in [[900, 136], [3, 500], [0, 64], [64, 0], [129, 8]] {
