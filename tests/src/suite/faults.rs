@@ -34,7 +34,7 @@ fn missing_signal<P: Product>(
     channel: &'static str,
     slot: &'static [u32],
     stage: &str,
-    tile: impl Fn(u32) -> Vec<u32>,
+    tile: impl Fn(&Fault) -> Vec<u32>,
 ) -> Result<()> {
     let (world, other_world) = (ranks.world()?, ranks.own_world()?);
     let kernel = Kernel::load(&world)?.with_deadline(DEADLINE);
@@ -51,7 +51,7 @@ fn missing_signal<P: Product>(
         kernel: P::name(),
         rank: fault.rank,
         stage: P::Kernel::SPEC.stages.iter().map(|spec| spec.name).find(|name| *name == stage),
-        tile: tile(fault.rank),
+        tile: tile(&fault),
         channel: Some(channel),
         slot: slot.to_vec(),
         peer: Some(1),
@@ -69,7 +69,7 @@ fn missing_signal<P: Product>(
 
 /// Case 15, for a tile that is added up where it arrives.
 pub fn missing_partial_tile(ranks: &Ranks) -> Result<()> {
-    missing_signal::<ReduceScatter>(ranks, "Partial", &[1, 0, 1], "multiply", |receiver| vec![receiver, 0, 1])
+    missing_signal::<ReduceScatter>(ranks, "Partial", &[1, 0, 1], "multiply", |fault| vec![fault.rank, 0, 1])
 }
 
 /// Case 15, for a tile that goes to every rank.
@@ -77,18 +77,16 @@ pub fn missing_sum(ranks: &Ranks) -> Result<()> {
     missing_signal::<AllReduce>(ranks, "Reduced", &[1, 0, 1], "collect", |_| vec![1, 0, 1])
 }
 
-/// Case 15, for a panel that goes to every rank.
+/// Case 15, for a panel that goes to every rank, where all of a row's tiles wait for it.
 pub fn missing_panel(ranks: &Ranks) -> Result<()> {
-    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], "multiply", |_| vec![1, 0, 0])
+    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], "multiply", |fault| {
+        [1, 0].into_iter().chain(fault.tile.iter().copied().skip(2)).collect()
+    })
 }
 
-/// What the kernel that can be made to fail does on the last rank.
-struct Misdeed {
-    factor: u32,
-    shift: u32,
-}
-
-fn misdeed(ranks: &Ranks, Misdeed { factor, shift }: Misdeed, check: impl Fn(&Fault) -> bool) -> Result<()> {
+/// Has the last rank take a factor, and shift its slots, as told, which must be reported as `check` says. The next
+/// launch is right.
+fn misdeed(ranks: &Ranks, factor: u32, shift: u32, check: impl Fn(&Fault) -> bool) -> Result<()> {
     let world = ranks.world()?;
     let kernel = faulty::load(&world)?.with_deadline(DEADLINE);
     let [m, n] = [300, 200];
@@ -112,7 +110,7 @@ fn misdeed(ranks: &Ranks, Misdeed { factor, shift }: Misdeed, check: impl Fn(&Fa
 
 /// Case 16: an index out of bounds names the rank, the stage and the line, and no rank hangs.
 pub fn index_out_of_bounds(ranks: &Ranks) -> Result<()> {
-    misdeed(ranks, Misdeed { factor: 7, shift: 0 }, |fault| {
+    misdeed(ranks, 7, 0, |fault| {
         let in_file = |(file, line): &(String, u32)| file.ends_with("failures.rs") && *line > 0;
         fault.kind == FaultKind::Panic && fault.location.as_ref().is_some_and(in_file)
     })
@@ -120,7 +118,7 @@ pub fn index_out_of_bounds(ranks: &Ranks) -> Result<()> {
 
 /// Case 17, as far as it shows at run time only: a slot that is not there is named, and nothing is written.
 pub fn slot_out_of_range(ranks: &Ranks) -> Result<()> {
-    misdeed(ranks, Misdeed { factor: 0, shift: 3 }, |fault| {
+    misdeed(ranks, 0, 3, |fault| {
         fault.kind == FaultKind::SlotOutOfRange
             && fault.channel == Some("Scaled")
             && fault.slot.first() == Some(&fault.rank)

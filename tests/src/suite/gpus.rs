@@ -31,11 +31,13 @@ pub fn launch_blocking(ranks: &Ranks) -> Result<()> {
 /// Case 8: where another kernel holds every SM, the launch is given up with the reason; both kernels are right again.
 pub fn occupied(ranks: &Ranks) -> Result<()> {
     let (world, other) = (ranks.builder().start_limit(Duration::from_secs(1)).build()?, ranks.world()?);
-    let (kernel, occupying) = (Kernel::load(&world)?, Kernel::load(&other)?);
+    let (kernel, occupying) = (Kernel::load(&world)?, Kernel::load(&other)?.with_tile((128, 128))?);
     let mut problem = Problem::<ReduceScatter, bf16>::random(&world, SIZE, 8)?;
     problem.run_and_check(&kernel)?;
 
-    let mut occupant = Problem::<AllReduce, bf16>::random(&other, SIZE, 8)?;
+    // Every CTA of a rank has one of its own 144 tiles, for which it waits for the rank that is late.
+    let size = Size { m: 12 * 128 * ranks.count(), n: 12 * 128, k: 32 };
+    let mut occupant = Problem::<AllReduce, bf16>::random(&other, size, 8)?;
     other.delay(1, Duration::from_secs(3))?;
     let occupied = occupying.launch(occupant.args())?;
     match kernel.launch(problem.args())?.wait() {
@@ -56,19 +58,16 @@ pub fn own_streams(ranks: &Ranks) -> Result<()> {
     let streams = || contexts.iter().map(|context| context.new_stream()).collect::<Result<Vec<_>, _>>();
     let (scatter, reduce) = (Kernel::load(&world)?, Kernel::load(&world)?);
     let (some, others) = (streams()?, streams()?);
+    let mut scattered = Problem::<ReduceScatter, bf16>::random(&world, SIZE, 1)?;
+    let mut reduced = Problem::<AllReduce, bf16>::random(&world, SIZE, 2)?;
     let mut launches = Vec::new();
-    for round in 0..20 {
-        let mut scattered = Problem::<ReduceScatter, bf16>::random(&world, SIZE, round)?;
-        let mut reduced = Problem::<AllReduce, bf16>::random(&world, SIZE, round)?;
-        let started = [scatter.launch_on(&some, scattered.args())?, reduce.launch_on(&others, reduced.args())?];
-        launches.push((started, scattered, reduced));
+    for _ in 0..20 {
+        launches.push(scatter.launch_on(&some, scattered.args())?);
+        launches.push(reduce.launch_on(&others, reduced.args())?);
     }
-    for (started, scattered, reduced) in launches {
-        started.into_iter().try_for_each(Launch::wait)?;
-        scattered.check()?;
-        reduced.check()?;
-    }
-    Ok(())
+    launches.into_iter().try_for_each(Launch::wait)?;
+    scattered.check()?;
+    reduced.check()
 }
 
 /// Case 18: memory on another GPU than the rank's, which only one that has neighbours can be given.

@@ -1,6 +1,6 @@
 //! One suite for two worlds: cases as functions over the ranks that they run on, simulated ones or GPUs.
 //!
-//! A case's documentation names the faults of other systems (numbered in the project's list) that it covers.
+//! A case's documentation names the faults of other systems that it covers, by their numbers in `cases.md`.
 
 mod bits;
 mod faults;

@@ -1,9 +1,7 @@
 //! Launch after launch with the same signals and slots: nothing is reset, and nothing mixed up.
 
-use std::collections::VecDeque;
-
 use anyhow::{Context, Result};
-use entwine::{Kernel, Launch};
+use entwine::{Kernel, Launch, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -11,33 +9,28 @@ use super::number::Number;
 use super::product::{AllGather, AllReduce, Problem, Product, ReduceScatter, Size, TILES};
 use super::ranks::{Ranks, check_guards};
 
-/// Launches that may be in flight at once.
-const IN_FLIGHT: usize = 6;
+/// Launches that are made without a pause. What the host does to a tensor would wait for them.
+const IN_A_ROW: usize = 10;
 
-/// Cases 1 and 3: many launches without a pause, whose inputs and shapes change from each to the next.
+/// Cases 1 and 3: many launches back to back, whose inputs and shapes change from each to the next.
 pub fn back_to_back<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let kernel = Kernel::load(&world)?;
     let mut generator = SmallRng::seed_from_u64(3);
-    let mut in_flight = VecDeque::new();
-    for round in 0..ranks.pick(24, 1000) {
-        let [m, n, k] = [300, 300, 70].map(|most| generator.random_range(1..=most));
-        let mut problem = Problem::<P, T>::random(&world, Size { m, n, k }, round)?;
-        in_flight.push_back((kernel.launch(problem.args())?, problem));
-        if in_flight.len() == IN_FLIGHT {
-            check_oldest(&mut in_flight).with_context(|| format!("round {round}"))?;
+    for row in 0..ranks.pick(3, 100) {
+        let problems = (0..IN_A_ROW).map(|_| {
+            let [m, n, k] = [300, 300, 70].map(|most| generator.random_range(1..=most));
+            Problem::<P, T>::random(&world, Size { m, n, k }, generator.random())
+        });
+        let mut problems = problems.collect::<Result<Vec<_>>>()?;
+        let launches = problems.iter_mut().map(|problem| kernel.launch(problem.args()));
+        let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        for (index, (launch, problem)) in launches.into_iter().zip(&problems).enumerate() {
+            launch.wait()?;
+            problem.check().with_context(|| format!("launch {}", row * IN_A_ROW + index))?;
         }
     }
-    while !in_flight.is_empty() {
-        check_oldest(&mut in_flight)?;
-    }
     check_guards(&world)
-}
-
-fn check_oldest<P: Product, T: Number>(in_flight: &mut VecDeque<(Launch, Problem<P, T>)>) -> Result<()> {
-    let Some((launch, problem)) = in_flight.pop_front() else { return Ok(()) };
-    launch.wait()?;
-    problem.check()
 }
 
 /// Cases 3 and 4: two shapes in turn, while the epochs pass from the positive to the negative numbers, or wrap.
@@ -60,22 +53,26 @@ pub fn kernels_alternate<T: Number>(ranks: &Ranks) -> Result<()> {
     let (scatter, reduce) = (Kernel::load(&world)?, Kernel::load(&world)?);
     let gather = Kernel::load(&world)?;
     let size = Size { m: 300, n: 270, k: 50 };
-    let mut launches = Vec::new();
-    for round in 0..ranks.pick(3, 50) {
-        let mut scattered = Problem::<ReduceScatter, T>::random(&world, size, round)?;
-        let mut gathered = Problem::<AllGather, T>::random(&world, size, round)?;
-        let mut reduced = Problem::<AllReduce, T>::random(&world, size, round)?;
-        let started =
-            [scatter.launch(scattered.args())?, gather.launch(gathered.args())?, reduce.launch(reduced.args())?];
-        launches.push((started, scattered, gathered, reduced));
-    }
-    for (started, scattered, gathered, reduced) in launches {
-        started.into_iter().try_for_each(Launch::wait)?;
-        scattered.check()?;
-        gathered.check()?;
-        reduced.check()?;
+    for seed in 0..ranks.pick(1, 8) {
+        let mut scattered = problems::<ReduceScatter, T>(&world, size, seed)?;
+        let mut gathered = problems::<AllGather, T>(&world, size, seed)?;
+        let mut reduced = problems::<AllReduce, T>(&world, size, seed)?;
+        let mut launches = Vec::new();
+        for ((scattered, gathered), reduced) in scattered.iter_mut().zip(&mut gathered).zip(&mut reduced) {
+            launches.push(scatter.launch(scattered.args())?);
+            launches.push(gather.launch(gathered.args())?);
+            launches.push(reduce.launch(reduced.args())?);
+        }
+        launches.into_iter().try_for_each(Launch::wait)?;
+        scattered.iter().try_for_each(Problem::check)?;
+        gathered.iter().try_for_each(Problem::check)?;
+        reduced.iter().try_for_each(Problem::check)?;
     }
     check_guards(&world)
+}
+
+fn problems<P: Product, T: Number>(world: &World, size: Size, seed: u64) -> Result<Vec<Problem<P, T>>> {
+    (0..4).map(|index| Problem::random(world, size, 4 * seed + index)).collect()
 }
 
 /// Case 6: graphs of two shapes on one kernel, replayed in turn.

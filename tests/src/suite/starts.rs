@@ -36,13 +36,15 @@ pub fn late_in_turn<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let kernel = Kernel::load(&world)?;
     let mut generator = SmallRng::seed_from_u64(14);
     for late in 0..ranks.count() {
-        let mut launches = Vec::new();
-        for round in 0..4 {
-            let mut problem = Problem::<P, T>::random(&world, SIZE, round)?;
+        // All of them first: what the host does to a tensor waits for the launches in flight.
+        let problems = (0..4).map(|round| Problem::<P, T>::random(&world, SIZE, round));
+        let mut problems = problems.collect::<Result<Vec<_>>>()?;
+        let launches = problems.iter_mut().map(|problem| {
             world.delay(late, Duration::from_millis(generator.random_range(1..20)))?;
-            launches.push((kernel.launch(problem.args())?, problem));
-        }
-        for (launch, problem) in launches {
+            kernel.launch(problem.args())
+        });
+        let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        for (launch, problem) in launches.into_iter().zip(&problems) {
             launch.wait()?;
             problem.check()?;
         }
