@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::extent::Sizes;
 use crate::spec::{ElementType, KernelSpec, StageSpec, VariantSpec};
 
-/// The index of the variant for `element`: the one with the tile that was pinned, or else the largest tile that
-/// still gives every processor of a rank one, or else the one that gives the most.
+/// The index of the variant for `element`: the one with the tile that was pinned, or else the one whose waves of tiles
+/// are expected to take the least time, or else the one with the larger tile.
 pub(crate) fn choose(
     kernel: &'static KernelSpec,
     element: ElementType,
@@ -15,21 +15,30 @@ pub(crate) fn choose(
 ) -> Result<usize, Error> {
     let fits = |variant: &VariantSpec| variant.element == element && pinned.is_none_or(|tile| variant.tile == tile);
     let candidates = kernel.variants.iter().enumerate().filter(|(_, variant)| fits(variant));
-    let tiles = |variant: &VariantSpec| most_tiles(kernel, &Sizes { tile: variant.tile, ..sizes });
     candidates
-        .max_by_key(|(index, variant)| {
-            let tiles = tiles(variant).min(processors.into());
-            (tiles, variant.tile.0 as u64 * variant.tile.1 as u64, std::cmp::Reverse(*index))
+        .min_by_key(|(index, variant)| {
+            let (rows, columns) = variant.tile;
+            let cost = cost(kernel, &Sizes { tile: variant.tile, ..sizes }, processors);
+            (cost, std::cmp::Reverse(rows as u64 * columns as u64), *index)
         })
         .map(|(index, _)| index)
         .ok_or_else(|| no_variant(kernel, Some(element), pinned))
 }
 
-/// The tiles of the kernel's largest stage on a rank.
-fn most_tiles(kernel: &KernelSpec, sizes: &Sizes<'_>) -> u64 {
+/// What a launch costs a rank, in the time that one element of a tile takes: the waves in which its processors
+/// visit the tiles of the costliest stage, times a tile's elements and a share for its operands, which don't shrink as
+/// fast as the tile does.
+fn cost(kernel: &KernelSpec, sizes: &Sizes<'_>, processors: u32) -> u64 {
+    const OPERANDS: u64 = 16;
+    let (rows, columns) = (sizes.tile.0 as u64, sizes.tile.1 as u64);
+    let tile = rows * columns + OPERANDS * (rows + columns);
+    let dedicated: u32 = kernel.stages.iter().filter_map(|stage| stage.ctas).sum();
+    let shared = processors.saturating_sub(dedicated).max(1);
     let tiles =
         |stage: &StageSpec| stage.grid.iter().fold(1, |tiles: u64, axis| tiles.saturating_mul(axis.value(sizes)));
-    kernel.stages.iter().map(tiles).max().unwrap_or(0)
+    let computing = kernel.stages.iter().filter(|stage| stage.ctas.is_none() && !stage.moved);
+    let waves = computing.map(|stage| tiles(stage).div_ceil(shared.into())).max().unwrap_or(0);
+    waves.saturating_mul(tile)
 }
 
 /// Refuses an element or a tile that no variant was compiled for.
@@ -59,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_tile_that_keeps_every_processor_busy_wins() {
-        assert_eq!(chosen(&[1024, 512], None), (128, 128));
-        assert_eq!(chosen(&[512, 256], None), (64, 64));
-        assert_eq!(chosen(&[64, 64], None), (128, 128), "the small one gives no more tiles");
-        assert_eq!(chosen(&[0, 0], None), (128, 128));
+    fn the_tile_whose_waves_take_the_least_time_wins() {
+        assert_eq!(chosen(&[1024, 512], None), (128, 128), "one full wave, or four");
+        assert_eq!(chosen(&[512, 256], None), (64, 64), "half a wave of large ones, or a full one of small ones");
+        assert_eq!(chosen(&[1152, 512], None), (64, 64), "two waves of large ones, or five of a quarter of the size");
+        assert_eq!(chosen(&[0, 0], None), (128, 128), "the larger, where nothing tells them apart");
     }
 
     #[test]
