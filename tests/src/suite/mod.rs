@@ -5,6 +5,7 @@
 mod bits;
 mod faults;
 mod gpus;
+mod large;
 mod number;
 mod product;
 mod ranks;
@@ -106,9 +107,9 @@ pub fn gpus() -> Vec<Case> {
     cases
 }
 
-/// The cases that need minutes and much memory, and GPUs for that.
+/// The cases that need minutes and tens of gigabytes, and GPUs for that.
 pub fn large() -> Vec<Case> {
     let mut cases = Vec::new();
-    elements!(cases, 1, shapes::offsets_over_2_gib, shapes::large_reduce_scatter, shapes::large_all_gather);
+    elements!(cases, 1, large::offsets_over_2_gib, large::reduce_scatter, large::all_gather);
     cases
 }
