@@ -32,11 +32,11 @@ pub mod gemm_reduce_scatter {
         if owner != at.rank() {
             partial.to(owner).slot([at.rank(), row, column]).store(product);
         } else {
-            let mut sum = product.zeros_like();
-            for rank in 0..at.world() {
-                if rank == owner { sum += &product } else { sum += partial.slot([rank, row, column]).load() }
+            let mut sum = product.cast();
+            for peer in at.peers() {
+                sum += partial.slot([peer, row, column]).load();
             }
-            c.tile([row, column]).store(sum.cast());
+            c.tile([row, column]).store(sum.cast::<T>());
         }
     }
 }
