@@ -29,21 +29,21 @@ struct Demo {
 
 fn main() -> Result<()> {
     let demo = Demo::new(Options::parse())?;
-    demo.reduce_scatter().context("gemm_reduce_scatter")?;
-    demo.all_reduce().context("gemm_all_reduce")?;
-    demo.all_gather().context("all_gather_gemm")?;
+    demo.run()?;
+    if !demo.simulated {
+        println!(
+            "\nGPUs keep no record of what happens when. On as many simulated ranks, computing and communicating overlap so:"
+        );
+        Demo::simulate(demo.world.ranks())?.run()?;
+    }
     println!("\nAll results are right.");
     Ok(())
 }
 
 impl Demo {
     fn new(options: Options) -> Result<Self> {
-        let simulate = |ranks| -> Result<Self> {
-            println!("{ranks} simulated ranks");
-            Ok(Demo { world: World::simulated(ranks)?, simulated: true, m: 1024, n: 512, k: 256 })
-        };
         if let Some(ranks) = options.simulate {
-            return simulate(ranks);
+            return Demo::simulate(ranks);
         }
         match World::open() {
             Ok(world) if world.ranks() > 1 => {
@@ -52,13 +52,24 @@ impl Demo {
             }
             Ok(_) => {
                 print!("One GPU has nobody to communicate with; ");
-                simulate(4)
+                Demo::simulate(4)
             }
             Err(reason) => {
                 println!("No GPUs here: {reason}.");
-                simulate(4)
+                Demo::simulate(4)
             }
         }
+    }
+
+    fn simulate(ranks: usize) -> Result<Self> {
+        println!("{ranks} simulated ranks");
+        Ok(Demo { world: World::simulated(ranks)?, simulated: true, m: 1024, n: 512, k: 256 })
+    }
+
+    fn run(&self) -> Result<()> {
+        self.reduce_scatter().context("gemm_reduce_scatter")?;
+        self.all_reduce().context("gemm_all_reduce")?;
+        self.all_gather().context("all_gather_gemm")
     }
 
     /// Σ A·Bᵀ over the ranks, each keeping its share of the rows.
