@@ -98,7 +98,7 @@ impl Cta {
             }
             let data = self.outgoing(slot, receiver);
             if written != Some(data) {
-                self.ordered(slot, receiver, self.fabric.write(self.lane(), data));
+                self.ordered(slot, receiver, || self.fabric.write(self.lane(), data));
                 write(data);
                 written = Some(data);
             }
@@ -118,7 +118,7 @@ impl Cta {
         }
         self.event(EventKind::Ready, Some(slot));
         let data = self.incoming(slot);
-        self.ordered(slot, sender, self.fabric.read(self.lane(), data));
+        self.ordered(slot, sender, || self.fabric.read(self.lane(), data));
         data
     }
 
@@ -225,9 +225,10 @@ impl Cta {
         self.give_up(self.record(FaultKind::SlotOutOfRange).at_slot(slot, peer))
     }
 
-    /// Gives up if two uses of a slot race; slots without data share an address and can't.
-    fn ordered(&self, slot: &SlotPlace, peer: u32, used: Result<(), Race>) {
-        if used.is_err() && slot.arg.slot_bytes != 0 {
+    /// Gives up if a use of a slot races with another. A slot without data can't, and has its address from a slot that
+    /// may: what is done with it isn't noted.
+    fn ordered(&self, slot: &SlotPlace, peer: u32, note: impl FnOnce() -> Result<(), Race>) {
+        if slot.arg.slot_bytes != 0 && note().is_err() {
             self.give_up(self.record(FaultKind::Race).at_slot(slot, peer));
         }
     }
