@@ -69,6 +69,7 @@ impl Loaded {
         streams: Option<&[crate::Stream]>,
         record: bool,
     ) -> Result<Arc<InFlight>, Error> {
+        self.program.check(streams, record)?;
         let mut state = self.ready(request)?;
         let faults = state.launches.board(&self.world)?;
         let injected = state.injected.take();
@@ -86,6 +87,7 @@ impl Loaded {
         graph: &mut Option<BuiltGraph>,
         streams: Option<&[crate::Stream]>,
     ) -> Result<Arc<InFlight>, Error> {
+        self.program.check(streams, false)?;
         let mut state = self.ready(&requests[0])?;
         let built = match graph.take().filter(|graph| graph.generation == state.generation) {
             Some(built) => built,

@@ -93,8 +93,12 @@ pub(crate) trait Program: Send + Sync {
     /// How many CTAs of a variant are resident at once on each rank.
     fn resident(&self, variant: usize) -> u32;
 
+    /// Refuses streams that work can't be started on, and records that can't be kept.
+    fn check(&self, streams: Option<&[crate::Stream]>, record: bool) -> Result<(), Error>;
+
     /// Starts work on every rank, on each after all that was started on it before. Nothing in here allocates,
-    /// frees or blocks once the first rank has begun.
+    /// frees or blocks once the first rank has begun. What [`Program::check`] refuses must not come here: after an error,
+    /// it is not known what has begun.
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error>;
 
     /// Prepares `launches` launches in a row, to be started many times. They do these works in turns, which differ

@@ -93,6 +93,14 @@ impl Program for SimulatedKernel {
         self.ranks.ctas
     }
 
+    fn check(&self, streams: Option<&[crate::Stream]>, _record: bool) -> Result<(), Error> {
+        if streams.is_none() {
+            return Ok(());
+        }
+        let problem = "simulated ranks have no CUDA streams; use `launch`".into();
+        Err(Error::Launch { kernel: self.spec.name, problem })
+    }
+
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
         self.start_in_turns(&[work], 1, schedule)
     }
@@ -116,10 +124,6 @@ impl Replay for SimulatedReplay {
 
 impl SimulatedKernel {
     fn start_in_turns(&self, turns: &[Work], launches: u32, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
-        if schedule.streams.is_some() {
-            let problem = "simulated ranks have no CUDA streams; use `launch`".into();
-            return Err(Error::Launch { kernel: self.spec.name, problem });
-        }
         if schedule.fenced {
             self.ranks.synchronize();
         }

@@ -63,11 +63,19 @@ impl GpuKernel {
             _modules: modules,
         })
     }
+}
 
-    /// The stream of each rank.
-    fn streams(&self, own: Option<&[crate::Stream]>) -> Result<Vec<Arc<CudaStream>>, Error> {
-        let Some(own) = own else { return Ok(self.devices.iter().map(|device| device.launches.clone()).collect()) };
+impl Program for GpuKernel {
+    fn resident(&self, variant: usize) -> u32 {
+        self.variants[variant].resident
+    }
+
+    fn check(&self, streams: Option<&[crate::Stream]>, record: bool) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Launch { kernel: self.spec.name, problem });
+        if record {
+            return refuse("GPUs keep no record of what happens when; record it on simulated ranks".into());
+        }
+        let Some(own) = streams else { return Ok(()) };
         if own.len() != self.devices.len() {
             return refuse(format!(
                 "expected one stream for each of the {} ranks, found {}",
@@ -92,13 +100,7 @@ impl GpuKernel {
                 return refuse(format!("the stream of rank {rank} is being captured, which launches do not support"));
             }
         }
-        Ok(own.to_vec())
-    }
-}
-
-impl Program for GpuKernel {
-    fn resident(&self, variant: usize) -> u32 {
-        self.variants[variant].resident
+        Ok(())
     }
 
     fn start(&self, mut work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
@@ -153,11 +155,8 @@ impl GpuKernel {
         graph: Option<Arc<GpuGraph>>,
         mut launch: impl FnMut(&Device, &CudaStream) -> Result<(), Error>,
     ) -> Result<Arc<dyn Run>, Error> {
-        if schedule.record {
-            let problem = "GPUs keep no record of what happens when; record it on simulated ranks".into();
-            return Err(Error::Launch { kernel: self.spec.name, problem });
-        }
-        let streams = self.streams(schedule.streams)?;
+        let own = || self.devices.iter().map(|device| device.launches.clone()).collect();
+        let streams = schedule.streams.map_or_else(own, <[_]>::to_vec);
         let events = self.devices.iter().map(|device| device.with("make an event", || device.context.new_event(None)));
         let ends: Vec<_> = events.map(|event| event.map(Arc::new)).collect::<Result<_, Error>>()?;
         let mut last = self.devices[0].gate.lock();
