@@ -265,6 +265,18 @@ fn simulated_ranks_refuse_what_only_gpus_have() {
 }
 
 #[test]
+fn a_refused_launch_leaves_those_in_flight_alone() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
+    let a = input(&world, 0, [256, 128]);
+    let mut c = output(&world, [256, 128]);
+    let launch = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+    assert!(kernel.launch_on(&[], Args { a: &a, c: &mut output(&world, [256, 128]) }).is_err());
+    launch.wait().unwrap();
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, [256, 128]));
+}
+
+#[test]
 fn foreign_memory_is_checked_and_used() {
     let world = World::simulated(2).unwrap();
     let [m, n] = [128, 60];
@@ -282,6 +294,9 @@ fn foreign_memory_is_checked_and_used() {
     let problem = tensor(248).unwrap_err().to_string();
     assert_eq!(problem, "the matrix of rank 0: its pitch must be a multiple of 16 bytes, and 248 is not; copy it");
     assert!(tensor(224).unwrap_err().to_string().contains("less than a row's 240"));
+    let beyond = RawMatrix { rows: 1 << 31, ..raw(0, 256) };
+    let problem = unsafe { Tensor::<f32>::from_raw(&world, &[beyond; 2]) }.unwrap_err().to_string();
+    assert!(problem.contains("at most 2³¹ − 1 rows and columns, not 2147483648 × 60"), "{problem}");
 
     let a = tensor(256).unwrap();
     let c = output(&world, [m, n]);

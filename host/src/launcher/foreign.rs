@@ -6,7 +6,7 @@ use cudarc::driver::{CudaSlice, DevicePtr};
 
 use crate::element::TensorElement;
 use crate::error::Error;
-use crate::tensor::{ALIGNMENT, RankMatrix, Tensor};
+use crate::tensor::{ALIGNMENT, RankMatrix, Tensor, check_shape};
 use crate::world::World;
 
 /// Where a matrix lies, in terms that other libraries know: to adopt what they allocated, or to lend them a tensor.
@@ -33,7 +33,7 @@ impl<T: TensorElement> Tensor<T> {
     ///
     /// # Errors
     /// Not one matrix for each rank; an address or a pitch that is not a multiple of 16, rows longer than the pitch,
-    /// columns that differ between ranks, or an address on another GPU than the rank's.
+    /// more than 2³¹ − 1 rows or columns, columns that differ between ranks, or an address on another GPU than the rank's.
     pub unsafe fn from_raw(world: &World, matrices: &[RawMatrix]) -> Result<Self, Error> {
         check_count(world, matrices.len())?;
         check_matrices::<T>(matrices)?;
@@ -101,6 +101,7 @@ fn check_matrices<T: TensorElement>(matrices: &[RawMatrix]) -> Result<(), Error>
 impl RawMatrix {
     fn check(&self, element_bytes: usize, columns: usize) -> Result<(), String> {
         let RawMatrix { address, pitch, .. } = *self;
+        check_shape([self.rows, self.columns])?;
         let row = self.columns * element_bytes;
         if !address.is_multiple_of(ALIGNMENT as u64) {
             return Err(format!("its address must be a multiple of {ALIGNMENT}, and {address:#x} is not"));

@@ -69,7 +69,8 @@ impl<K: KernelType> Kernel<K> {
     /// With at most this many transfers of a rank over the link at once; 0 is any number. Default: 16. A saturated link
     /// slows the loads of a matmul; fewer than 8 don't fill it.
     pub fn with_link_limit(mut self, ctas: u32) -> Self {
-        self.settings.link_limit = ctas;
+        // Tickets for the link are compared as signed words.
+        self.settings.link_limit = ctas.min(i32::MAX as u32);
         self
     }
 
@@ -157,5 +158,24 @@ impl<K: KernelType> Kernel<K> {
 impl<K: KernelType> fmt::Debug for Kernel<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel").field("name", &K::SPEC.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::KernelSpec;
+    use crate::testing::SPEC;
+
+    struct Nothing;
+
+    impl KernelType for Nothing {
+        const SPEC: &'static KernelSpec = &SPEC;
+    }
+
+    #[test]
+    fn no_limit_is_too_large_to_compare_tickets_with() {
+        let kernel = Kernel::<Nothing>::load(&World::simulated(1).unwrap()).unwrap();
+        assert_eq!(kernel.with_link_limit(u32::MAX).settings.link_limit as i32, i32::MAX);
     }
 }

@@ -239,11 +239,7 @@ impl<T: TensorElement> fmt::Debug for Tensor<T> {
 
 impl RankMatrix {
     fn allocate(world: &World, rank: usize, [rows, columns]: [usize; 2], element: ElementType) -> Result<Self, Error> {
-        if rows.max(columns) > i32::MAX as usize {
-            return Err(Error::Tensor(format!(
-                "a matrix has at most 2³¹ − 1 rows and columns, not {rows} × {columns}"
-            )));
-        }
+        check_shape([rows, columns]).map_err(Error::Tensor)?;
         let pitch = (columns * element.size()).next_multiple_of(ALIGNMENT);
         let spare_rows = world.ranks();
         let bytes = (rows + spare_rows).saturating_mul(pitch).max(ALIGNMENT);
@@ -307,6 +303,14 @@ pub(crate) fn share(rows: usize, ranks: usize, rank: usize) -> (usize, usize) {
     let each = rows.div_ceil(ranks);
     let first = (rank * each).min(rows);
     (first, each.min(rows - first))
+}
+
+/// Refuses what TMA, whose coordinates are signed words, can't reach.
+pub(crate) fn check_shape([rows, columns]: [usize; 2]) -> Result<(), String> {
+    if rows.max(columns) > i32::MAX as usize {
+        return Err(format!("a matrix has at most 2³¹ − 1 rows and columns, not {rows} × {columns}"));
+    }
+    Ok(())
 }
 
 fn check_length([rows, columns]: [usize; 2], length: usize) -> Result<(), Error> {
