@@ -123,3 +123,94 @@ fn the_protocol_can_be_read() {
         assert!(protocol.contains(name), "{protocol}");
     }
 }
+
+/// Panels and tiles in one kernel: where k is 0, the panels' slots take no room.
+#[entwine::kernel(tiles = [(64, 64)])]
+mod panels_and_tiles {
+    use super::*;
+
+    #[channel(slots = [world, m / BM], route = peers, columns = k)]
+    struct Panels(Panel<T, BM>);
+
+    #[channel(slots = [world, m / BM], route = peers, by = push)]
+    struct Tiles(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM])]
+    fn send_panels(at: At<1>, #[shape(m, k)] a: &Matrix<T>, #[send] panels: Panels) {
+        panels.slot([at.rank(), at[0]]).store(a.row_panel(at[0]));
+    }
+
+    #[stage(grid = [m / BM])]
+    fn send_tiles(at: At<1>, #[shape(m, 64)] x: &Matrix<T>, #[send] tiles: Tiles) {
+        tiles.slot([at.rank(), at[0]]).store(x.load::<BM, BN>([at[0], 0]));
+    }
+
+    /// Of each peer, A·Bᵀ + X.
+    #[stage(grid = [world, m / BM], order = peers_first)]
+    fn add(
+        at: At<2>,
+        #[shape(64, k)] b: &Matrix<T>,
+        #[recv] panels: Panels,
+        #[recv] tiles: Tiles,
+        #[shape(world * m, 64)] y: &mut Sharded<T>,
+    ) {
+        let [peer, row] = at.coordinates();
+        if peer != at.rank() {
+            let mut sum: Tile<f32, BM, BN> = matmul(panels.slot([peer, row]).load(), b.row_panel(0));
+            sum += tiles.slot([peer, row]).load();
+            y.shard_mut(peer).tile([row, 0]).store(sum.cast::<T>());
+        }
+    }
+}
+
+#[test]
+fn slots_that_take_no_room_are_no_race() {
+    let [m, n] = [130, 64];
+    let world = World::simulated(3).unwrap();
+    let kernel = panels_and_tiles::load(&world).unwrap();
+    let x = per_rank(&world, 2, [m, n]);
+    for k in [0, 8] {
+        let (a, b) = (per_rank(&world, 0, [m, k]), per_rank(&world, 1, [n, k]));
+        let mut y = world.zeros::<bf16>([3 * m, n]).unwrap();
+        kernel.launch(panels_and_tiles::Args { a: &a, x: &x, b: &b, y: &mut y }).unwrap().wait().unwrap();
+        for (rank, peer) in [(0, 1), (1, 2), (2, 0)] {
+            let products = match k {
+                0 => vec![0.0; m * n],
+                _ => product::<bf16>(&matrix(0, peer, [m, k]), &matrix(1, rank, [n, k]), k),
+            };
+            let sums: Vec<_> =
+                floats::<bf16>(&matrix(2, peer, [m, n])).iter().zip(products).map(|(x, y)| x + y).collect();
+            let found = floats(&y.to_vec(rank).unwrap());
+            assert_eq!(found[peer * m * n..][..m * n], sums, "of rank {peer} on rank {rank}, k = {k}");
+        }
+    }
+}
+
+/// As many tiles as there are pairs.
+#[entwine::kernel(tiles = [(64, 64)])]
+mod pairs {
+    use super::*;
+
+    #[stage(grid = [m * n / BM, n / k])]
+    fn copy(at: At<2>, #[shape(m, k)] x: &Matrix<T>, #[shape(n, k)] y: &mut Matrix<T>) {
+        y.tile([at[0], at[1]]).store(x.load::<BM, BN>([at[0], at[1]]));
+    }
+}
+
+#[test]
+fn grids_that_kernels_cannot_count_are_refused() {
+    let world = World::simulated(1).unwrap();
+    let kernel = pairs::load(&world).unwrap();
+    let launch = |m, n, k| {
+        let (x, mut y) = (world.zeros::<bf16>([m, k]).unwrap(), world.zeros::<bf16>([n, k]).unwrap());
+        kernel.launch(pairs::Args { x: &x, y: &mut y }).and_then(|launch| launch.wait())
+    };
+    launch(70, 60, 1).unwrap();
+    for [m, n, k] in [[1 << 16, 1 << 16, 1], [1 << 16, 1 << 15, 1], [1, 1, 0]] {
+        let error = launch(m, n, k).unwrap_err().to_string();
+        assert!(
+            error.contains("the tiles of stage `copy`, [m * n / BM, n / k], must be counted in 32 bits"),
+            "{error}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use entwine_device::abi::MAX_DIMS;
 
 use crate::arguments::{Bound, BoundMatrix};
 use crate::error::Error;
-use crate::extent::Sizes;
+use crate::extent::{self, Sizes};
 use crate::spec::{ArgumentKind, Extent, KernelSpec};
 use crate::tensor::share;
 
@@ -74,7 +74,7 @@ pub(crate) fn bind(kernel: &'static KernelSpec, arguments: &Bound) -> Result<[u3
     Ok(dims)
 }
 
-/// Holds the shape of every matrix on every rank against the signature.
+/// Holds the shape of every matrix on every rank against the signature, and sees that kernels can count their tiles.
 pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Sizes<'_>) -> Result<(), Error> {
     for matrix in &arguments.matrices {
         let refuse = |problem| Error::Argument { kernel: kernel.name, argument: matrix.spec.name, problem };
@@ -82,10 +82,11 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
             let extent = axis.extent(matrix);
             for (rank, size) in axis.sizes(matrix).enumerate() {
                 let expected = match extent.share_of() {
-                    Some(dim) => share(sizes.dims[dim] as usize, sizes.world as usize, rank).1 as u64,
-                    None => extent.value(sizes),
+                    Some(dim) => Some(share(sizes.dims[dim] as usize, sizes.world as usize, rank).1),
+                    None => extent.value(sizes).map(|expected| expected as usize),
                 };
-                if size as u64 != expected {
+                if expected != Some(size) {
+                    let expected = expected.map_or("fewer than 2³²".into(), |expected| expected.to_string());
                     return Err(refuse(format!(
                         "expected {expected} {} (`{}`) on rank {rank}, found {size}; {}",
                         axis.name(),
@@ -96,6 +97,18 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
             }
         }
         spare_rows(matrix, sizes.world).map_err(refuse)?;
+    }
+    for stage in kernel.stages {
+        if extent::count(stage.grid, sizes).is_none() {
+            let axes: Vec<_> = stage.grid.iter().map(|axis| axis.text(kernel.dims).to_string()).collect();
+            let problem = format!(
+                "the tiles of stage `{}`, [{}], must be counted in 32 bits and without dividing by 0; {}",
+                stage.name,
+                axes.join(", "),
+                where_from(kernel, sizes)
+            );
+            return Err(Error::Launch { kernel: kernel.name, problem });
+        }
     }
     Ok(())
 }

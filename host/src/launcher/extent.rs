@@ -16,19 +16,20 @@ pub(crate) struct Sizes<'a> {
 }
 
 impl Extent {
-    /// The value; `u64::MAX` where it does not fit, 0 for a quotient by 0.
-    pub(crate) fn value(&self, sizes: &Sizes<'_>) -> u64 {
+    /// The value, computed in 32 bits as kernels do; `None` where it, or a part of it, does not fit, and for a quotient
+    /// by 0.
+    pub(crate) fn value(&self, sizes: &Sizes<'_>) -> Option<u32> {
         match self {
-            Extent::Dim(index) => sizes.dims[*index].into(),
-            Extent::World => sizes.world.into(),
-            Extent::Literal(number) => (*number).into(),
-            Extent::TileRows => sizes.tile.0.into(),
-            Extent::TileColumns => sizes.tile.1.into(),
-            Extent::Add(left, right) => left.value(sizes).saturating_add(right.value(sizes)),
-            Extent::Mul(left, right) => left.value(sizes).saturating_mul(right.value(sizes)),
-            Extent::DivCeil(left, right) => match right.value(sizes) {
-                0 => 0,
-                divisor => left.value(sizes).div_ceil(divisor),
+            Extent::Dim(index) => Some(sizes.dims[*index]),
+            Extent::World => Some(sizes.world),
+            Extent::Literal(number) => Some(*number),
+            Extent::TileRows => Some(sizes.tile.0),
+            Extent::TileColumns => Some(sizes.tile.1),
+            Extent::Add(left, right) => left.value(sizes)?.checked_add(right.value(sizes)?),
+            Extent::Mul(left, right) => left.value(sizes)?.checked_mul(right.value(sizes)?),
+            Extent::DivCeil(left, right) => match right.value(sizes)? {
+                0 => None,
+                divisor => Some(left.value(sizes)?.div_ceil(divisor)),
             },
         }
     }
@@ -45,6 +46,11 @@ impl Extent {
     pub(crate) fn text<'a>(&'a self, dims: &'a [&'a str]) -> impl fmt::Display + 'a {
         Text { extent: self, dims, within: 0 }
     }
+}
+
+/// The number of tiles or slots along these axes together; `None` where kernels can't count them.
+pub(crate) fn count(axes: &[Extent], sizes: &Sizes<'_>) -> Option<u32> {
+    axes.iter().try_fold(1u32, |count, axis| count.checked_mul(axis.value(sizes)?))
 }
 
 struct Text<'a> {
@@ -85,16 +91,20 @@ mod tests {
 
     #[test]
     fn quotients_round_up() {
-        assert_eq!(SHARE.value(&SIZES), 334);
-        assert_eq!(DivCeil(&SHARE, &TileRows).value(&SIZES), 3);
-        assert_eq!(DivCeil(&Dim(1), &TileRows).value(&SIZES), 0);
+        assert_eq!(SHARE.value(&SIZES), Some(334));
+        assert_eq!(DivCeil(&SHARE, &TileRows).value(&SIZES), Some(3));
+        assert_eq!(DivCeil(&Dim(1), &TileRows).value(&SIZES), Some(0));
     }
 
     #[test]
-    fn nothing_overflows_and_nothing_divides_by_zero() {
-        const LARGE: Extent = Mul(&Literal(u32::MAX), &Literal(u32::MAX));
-        assert_eq!(Mul(&LARGE, &LARGE).value(&SIZES), u64::MAX);
-        assert_eq!(DivCeil(&Dim(0), &Dim(1)).value(&SIZES), 0);
+    fn what_kernels_cannot_compute_has_no_value() {
+        const LARGE: Extent = Mul(&Literal(1 << 16), &Literal(1 << 16));
+        assert_eq!(LARGE.value(&SIZES), None);
+        assert_eq!(DivCeil(&LARGE, &TileRows).value(&SIZES), None, "though the quotient would fit");
+        assert_eq!(Add(&Literal(u32::MAX), &World).value(&SIZES), None);
+        assert_eq!(DivCeil(&Dim(0), &Dim(1)).value(&SIZES), None);
+        assert_eq!(count(&[World, Literal(1 << 30)], &SIZES), Some(3 << 30));
+        assert_eq!(count(&[TileRows, World, Literal(1 << 30)], &SIZES), None);
     }
 
     #[test]

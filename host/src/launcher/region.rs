@@ -6,7 +6,7 @@ use std::sync::Arc;
 use entwine_device::abi::{ChannelArg, Control, MAX_AXES, MAX_WORLD};
 
 use crate::error::Error;
-use crate::extent::Sizes;
+use crate::extent::{self, Sizes};
 use crate::memory::Allocation;
 use crate::platform::Area;
 use crate::spec::{ChannelSpec, ElementType, ItemSpec, KernelSpec};
@@ -40,8 +40,9 @@ impl Capacity {
         Capacity { signals: self.signals.max(other.signals), data: self.data.max(other.data) }
     }
 
+    /// Bytes of a region; as many as can't be allocated, where they can't be counted.
     fn bytes(self) -> usize {
-        let bytes = size_of::<Control>() as u64 + self.signals + 2 * self.data;
+        let bytes = (size_of::<Control>() as u64 + self.signals).saturating_add(self.data.saturating_mul(2));
         usize::try_from(bytes).expect("addresses have 64 bits")
     }
 }
@@ -69,11 +70,10 @@ impl Layout {
 
     fn add(&mut self, channel: &ChannelSpec, element: ElementType, sizes: &Sizes<'_>) -> Option<ChannelArg> {
         let mut slots = [1; MAX_AXES];
-        let mut count: u32 = 1;
         for (axis, extent) in channel.slots.iter().enumerate() {
-            slots[axis] = u32::try_from(extent.value(sizes)).ok()?;
-            count = count.checked_mul(slots[axis])?;
+            slots[axis] = extent.value(sizes)?;
         }
+        let count = extent::count(channel.slots, sizes)?;
         let (columns, slot_bytes) = channel.item.size(element, sizes)?;
         let argument = ChannelArg {
             slots,
@@ -94,9 +94,9 @@ impl ItemSpec {
     /// The columns of a slot, and its bytes: each row is padded to whole lines.
     fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<(u32, u64)> {
         let (ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns }) = self;
-        let columns = u32::try_from(columns.value(sizes)).ok()?;
+        let columns = columns.value(sizes)?;
         let row = (columns as u64 * element.resolve(variant).size() as u64).next_multiple_of(LINE);
-        Some((columns, row.checked_mul(rows.value(sizes))?))
+        Some((columns, row.checked_mul(rows.value(sizes)?.into())?))
     }
 }
 
@@ -245,6 +245,15 @@ mod tests {
         let sizes = Sizes { dims: &[u32::MAX, u32::MAX], world: 2, tile: (1, 1) };
         let error = Layout::of(&SPEC, ElementType::F32, &sizes).unwrap_err();
         assert!(error.to_string().contains("channel `Part` has more slots"), "{error}");
+    }
+
+    #[test]
+    fn data_beyond_all_memory_is_refused() {
+        let world = World::simulated(2).unwrap();
+        for data in [1 << 62, 1 << 63, u64::MAX] {
+            let error = Region::new(&world, Capacity { signals: 128, data }, 0).err().expect("there is not so much");
+            assert!(matches!(error, Error::OutOfMemory { rank: 0, .. }), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which of a kernel's compiled variants a launch uses.
 
 use crate::error::Error;
-use crate::extent::Sizes;
+use crate::extent::{self, Sizes};
 use crate::spec::{ElementType, KernelSpec, StageSpec, VariantSpec};
 
 /// The index of the variant for `element`: the one with the tile that was pinned, or else the one whose waves of tiles
@@ -34,11 +34,11 @@ fn cost(kernel: &KernelSpec, sizes: &Sizes<'_>, processors: u32) -> u64 {
     let tile = rows * columns + OPERANDS * (rows + columns);
     let dedicated: u32 = kernel.stages.iter().filter_map(|stage| stage.ctas).sum();
     let shared = processors.saturating_sub(dedicated).max(1);
-    let tiles =
-        |stage: &StageSpec| stage.grid.iter().fold(1, |tiles: u64, axis| tiles.saturating_mul(axis.value(sizes)));
+    // More than can be counted are refused later on.
+    let tiles = |stage: &StageSpec| extent::count(stage.grid, sizes).unwrap_or(u32::MAX);
     let computing = kernel.stages.iter().filter(|stage| stage.ctas.is_none() && !stage.moved);
-    let waves = computing.map(|stage| tiles(stage).div_ceil(shared.into())).max().unwrap_or(0);
-    waves.saturating_mul(tile)
+    let waves = computing.map(|stage| tiles(stage).div_ceil(shared)).max().unwrap_or(0);
+    waves as u64 * tile
 }
 
 /// Refuses an element or a tile that no variant was compiled for.
