@@ -6,8 +6,8 @@ use core::cell::Cell;
 use super::boxes::{Source, put_in_matrix};
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::COMMUNICATION;
-use super::holds_nothing;
 use super::signals::Signals;
+use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
@@ -149,17 +149,8 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
 }
 
 impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
+    in_a_cta!();
     holds_nothing!();
-
-    #[inline(always)]
-    fn head(&self) -> &Head {
-        self.cta.head
-    }
-
-    #[inline(always)]
-    fn cta(&self) -> u32 {
-        block_idx_x()
-    }
 
     #[inline(always)]
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {

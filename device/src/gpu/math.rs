@@ -4,6 +4,7 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::in_a_cta;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
@@ -153,20 +154,12 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
 }
 
 impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
+    in_a_cta!();
+
     type Fragment<E: Element, S: TileShape> = E::Held<S>;
 
     /// The values of rows `r` and `r + 8`.
     type RowFragment<S: TileShape> = [f32; 2];
-
-    #[inline(always)]
-    fn head(&self) -> &Head {
-        self.cta.head
-    }
-
-    #[inline(always)]
-    fn cta(&self) -> u32 {
-        block_idx_x()
-    }
 
     /// A note would cost these warps the computation of coordinates that they mostly don't need: a panic of
     /// theirs is reported at the tile that the communication thread is at.

@@ -21,6 +21,21 @@ pub use loader::Loader;
 pub use math::Math;
 pub use mover::Mover;
 
+/// The part of [`Role`](crate::Role) that is the same for all threads of a CTA.
+macro_rules! in_a_cta {
+    () => {
+        #[inline(always)]
+        fn head(&self) -> &Head {
+            self.cta.head
+        }
+        #[inline(always)]
+        fn cta(&self) -> u32 {
+            block_idx_x()
+        }
+    };
+}
+use in_a_cta;
+
 /// The part of [`Role`](crate::Role) that deals with elements, for a role that holds none.
 macro_rules! holds_nothing {
     () => {

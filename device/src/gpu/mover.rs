@@ -5,8 +5,8 @@ use core::cell::Cell;
 use super::boxes::{Source, put_in_matrix};
 use super::cta::{Config, Cta};
 use super::fault::MOVER;
-use super::holds_nothing;
 use super::signals::Signals;
+use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
@@ -61,17 +61,8 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
 }
 
 impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
+    in_a_cta!();
     holds_nothing!();
-
-    #[inline(always)]
-    fn head(&self) -> &Head {
-        self.cta.head
-    }
-
-    #[inline(always)]
-    fn cta(&self) -> u32 {
-        block_idx_x()
-    }
 
     #[inline(always)]
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
