@@ -258,6 +258,12 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
+    /// Whether a wait of this thread has ended because the launch is given up.
+    #[inline(always)]
+    pub(super) fn is_given_up(&self) -> bool {
+        self.aborted.get()
+    }
+
     /// Ends the thread if the launch is given up.
     #[inline(always)]
     pub(super) fn end_if_aborted(&self) {

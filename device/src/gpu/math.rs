@@ -166,11 +166,16 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     #[inline(always)]
     fn begin(&self, _: u32, _: [u32; MAX_AXES]) {}
 
+    /// When the launch is given up nobody chooses any more, and a choice made long ago may have been visited: the walk
+    /// only comes to its end if each turn takes a candidate.
     #[inline(always)]
-    fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+    fn first_ready(&self, candidates: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
         self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
+        if self.cta.is_given_up() {
+            return candidates.trailing_zeros();
+        }
         unsafe { self.cta.read_choice(cursor.slot) }
     }
 
