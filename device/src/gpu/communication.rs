@@ -77,6 +77,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     /// Brings the tile at `from` into the staging buffer and hands it to the math warpgroups.
     #[inline(always)]
     fn fetch<E: Element, S: TileShape>(&self, from: &Place) {
+        check_staged::<C, E, S>();
         if self.held.get() {
             self.take_staging();
             self.held.set(false);
@@ -148,6 +149,17 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     }
 }
 
+/// What passes through the staging buffer must fit into it, and be shared out to the math warpgroups as they are.
+#[inline(always)]
+fn check_staged<C: Config, E: Element, S: TileShape>() {
+    const {
+        assert!(
+            S::ROWS == C::ROWS && (S::ROWS * S::COLUMNS) as u32 * E::SIZE <= C::STAGING,
+            "a tile that is read, added or stored must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
+        )
+    }
+}
+
 impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     in_a_cta!();
     holds_nothing!();
@@ -187,12 +199,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, _: &(), to: &Place) {
-        const {
-            assert!(
-                S::ROWS == C::ROWS && (S::ROWS * S::COLUMNS) as u32 * E::SIZE <= C::STAGING,
-                "a stored tile must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
-            )
-        };
+        check_staged::<C, E, S>();
         self.collect();
         let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
         match to {

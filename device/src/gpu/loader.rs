@@ -144,6 +144,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
+        const { assert!(M as u32 * ROW <= C::RING_SLOT, "a panel that is sent has at most BM + BN rows") };
         self.stream::<E>(Source::panel(&self.signals, from), tiles(from.columns() * E::SIZE, ROW), M);
     }
 }

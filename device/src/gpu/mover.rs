@@ -100,6 +100,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        const { assert!(S::ROWS <= C::ROWS, "a tile that a mover moves has at most the kernel's BM rows") };
         let from = Source::tile(&self.signals, from);
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
@@ -115,6 +116,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
+        const { assert!(M <= C::ROWS, "a panel that a mover moves has at most the kernel's BM rows") };
         let count = tiles(from.columns() * E::SIZE, ROW);
         let from = Source::panel(&self.signals, from);
         self.pass::<E>(from, count, M, |index, buffer| self.signals.put(to, M, index, 1, buffer));
