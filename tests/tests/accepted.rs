@@ -99,6 +99,51 @@ mod exchange {
     }
 }
 
+/// Names that the woven code has as well, or that Rust has: the tile's place is `role`, a dimension is called like a stage
+/// and another like an order.
+#[entwine::kernel]
+mod r#loop {
+    use super::*;
+
+    fn rows(step: Step<1>) -> [u32; 1] {
+        row_major(step)
+    }
+
+    #[channel(slots = [world, rows / BM], route = peers)]
+    struct Moved(Tile<T, BM, BN>);
+
+    #[stage(grid = [rows / BM], order = rows)]
+    fn columns(port: At<1>, #[shape(rows, columns)] r#in: &Matrix<T>, #[send] moved: Moved) {
+        moved.slot([port.rank(), port[0]]).store(r#in.load::<BM, BN>([port[0], 0]));
+    }
+
+    #[stage(grid = [world, rows / BM], order = ready_first)]
+    fn r#move(
+        role: At<2>,
+        #[recv(slot = [role[0], role[1]], unless = role[0] == role.rank())] moved: Moved,
+        #[shape(rows * world, columns)] params: &mut Sharded<T>,
+    ) {
+        let [from, row] = role.coordinates();
+        if from != role.rank() {
+            params.shard_mut(from).tile([row, 0]).store(moved.slot([from, row]).load());
+        }
+    }
+}
+
+#[test]
+fn names_do_not_get_into_each_others_way() {
+    let world = World::simulated(2).unwrap();
+    let x = world.per_rank(|rank| ([130, 100], vec![bf16::from_f32(rank as f32); 13_000])).unwrap();
+    let mut y = world.filled([260, 100], bf16::NAN).unwrap();
+    let kernel = r#loop::load(&world).unwrap();
+    kernel.launch(r#loop::Args { r#in: &x, params: &mut y }).unwrap().wait().unwrap();
+    for rank in 0..2 {
+        let from = 1 - rank;
+        let received = &y.to_vec(rank).unwrap()[from * 13_000..][..13_000];
+        assert!(received.iter().all(|element| *element == bf16::from_f32(from as f32)), "rank {rank}");
+    }
+}
+
 #[test]
 fn slots_are_reused_without_acknowledgement() {
     let world = World::simulated(3).unwrap();

@@ -27,8 +27,8 @@ pub enum Extent {
     DivCeil(Box<Extent>, Box<Extent>),
 }
 
-/// Names that a dimension can't have, as the woven code uses them beside the dimensions.
-const TAKEN: [&str; 4] = ["at", "ctas", "params", "role"];
+/// Names that a dimension can't have, as the woven code uses them beside the dimensions, or as Rust does.
+const TAKEN: [&str; 6] = ["at", "crate", "ctas", "params", "role", "self"];
 
 impl Extent {
     pub fn parse(expr: &Expr) -> syn::Result<Self> {

@@ -11,6 +11,7 @@ use std::fmt::Debug;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 
 use crate::Build;
 use crate::model::{ElementType, Kernel};
@@ -86,7 +87,7 @@ fn variants(kernel: &Kernel, build: &Build) -> Vec<Variant> {
         .map(|(element, tile)| {
             let (rows, columns) = tile;
             let module = format_ident!("{}_{rows}x{columns}", element.name());
-            let entry = format!("entwine_{}_{}_{module}", build.crate_name.replace('-', "_"), kernel.name);
+            let entry = format!("entwine_{}_{}_{module}", build.crate_name.replace('-', "_"), kernel.name.unraw());
             Variant { element, tile, module, entry: Ident::new(&entry, Span::call_site()) }
         })
         .collect()

@@ -62,14 +62,15 @@ fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -
     let described = quote! {
         ::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share }
     };
-    let tile = quote!(|at| #name(at, #(#arguments),*));
+    // A dimension, which is a variable here, may have a function's name.
+    let tile = quote!(|at| self::#name(at, #(#arguments),*));
     match &stage.order {
         Order { kind: OrderKind::ReadyFirst, .. } => {
             let slot = awaited_slot(kernel, stage);
             quote!(::entwine::device::walk_ready_first(role, #described, #slot, #tile);)
         }
         Order { kind: OrderKind::Function, name } => {
-            quote!(::entwine::device::walk(role, #described, #name, #tile);)
+            quote!(::entwine::device::walk(role, #described, self::#name, #tile);)
         }
         Order { name, .. } => {
             quote!(::entwine::device::walk(role, #described, ::entwine::device::order::#name, #tile);)
@@ -111,11 +112,14 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
     let free = unless.as_ref().map(|unless| quote!(if #unless { return ::core::option::Option::None }));
     quote! {
         |coordinates| {
-            let #at = &::entwine::device::At::new(role, coordinates);
-            #free
+            let index = {
+                let #at = &::entwine::device::At::new(role, coordinates);
+                #free
+                #slot
+            };
             let port: ::entwine::device::Port<#name, ::entwine::device::Receive, R> =
                 ::entwine::device::Port::woven(role, &params.channels[#channel]);
-            ::core::option::Option::Some(port.slot(#slot).place())
+            ::core::option::Option::Some(port.slot(index).place())
         }
     }
 }

@@ -34,6 +34,9 @@ pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kerne
         arguments: Vec::new(),
         items: Vec::new(),
     };
+    if !kernel.name.to_string().is_ascii() {
+        errors.at(&kernel.name, "a kernel's name becomes a symbol of PTX, which knows ASCII alone");
+    }
     let Some((_, items)) = module.content else {
         errors.at(&kernel.name, "a kernel's module is written in place: `mod name { … }`");
         return kernel;
