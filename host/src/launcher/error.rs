@@ -1,5 +1,6 @@
 //! What can go wrong on the host's side, as one type.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use entwine_device::abi::MAX_WORLD;
 use crate::fault::Fault;
 
 /// Why something was refused, or why a launch failed.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The machine has no usable CUDA driver.
@@ -173,4 +174,11 @@ pub enum Error {
     /// A launch ran and was given up.
     #[error(transparent)]
     Fault(Arc<Fault>),
+}
+
+/// The text for readers: it is what `main` and `unwrap` print.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
