@@ -85,4 +85,11 @@ pub trait Role: Sized {
 
     /// Row values of `f(x)`.
     fn map_row_values<S: TileShape>(rows: Self::RowFragment<S>, f: impl Fn(f32) -> f32) -> Self::RowFragment<S>;
+
+    /// Row values of `f(x, y)`, for each pair of them.
+    fn zip_row_values<S: TileShape>(
+        left: Self::RowFragment<S>,
+        right: &Self::RowFragment<S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::RowFragment<S>;
 }

@@ -129,6 +129,12 @@ where
     pub fn map(self, f: impl Fn(f32) -> f32) -> Self {
         Rows { values: R::map_row_values::<Shape<M, N>>(self.values, f) }
     }
+
+    /// `f(r, s)` for each row's value and that of `other`.
+    #[inline(always)]
+    pub fn zip(self, other: &Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        Rows { values: R::zip_row_values::<Shape<M, N>>(self.values, &other.values, f) }
+    }
 }
 
 /// What can be stored where a tile of `E` belongs: a computed [`Tile`], or an [`Incoming`] one, which is

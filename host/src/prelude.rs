@@ -2,5 +2,5 @@
 
 pub use entwine_device::order::{Step, peers_first, ring, row_major};
 pub use entwine_device::{
-    At, Element, Incoming, MatmulElement, Matrix, Panel, Rows, Shard, Sharded, Tile, bf16, f16, matmul, tiles,
+    At, Element, Incoming, MatmulElement, Matrix, Panel, Rows, Scalar, Shard, Sharded, Tile, bf16, f16, matmul, tiles,
 };

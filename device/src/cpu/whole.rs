@@ -171,4 +171,9 @@ impl Role for Whole {
         rows.iter_mut().for_each(|value| *value = f(*value));
         rows
     }
+
+    fn zip_row_values<S: TileShape>(mut left: Vec<f32>, right: &Vec<f32>, f: impl Fn(f32, f32) -> f32) -> Vec<f32> {
+        left.iter_mut().zip(right).for_each(|(value, other)| *value = f(*value, *other));
+        left
+    }
 }

@@ -346,4 +346,9 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     fn map_row_values<S: TileShape>(rows: [f32; 2], f: impl Fn(f32) -> f32) -> [f32; 2] {
         [f(rows[0]), f(rows[1])]
     }
+
+    #[inline(always)]
+    fn zip_row_values<S: TileShape>(left: [f32; 2], right: &[f32; 2], f: impl Fn(f32, f32) -> f32) -> [f32; 2] {
+        [f(left[0], right[0]), f(left[1], right[1])]
+    }
 }

@@ -56,6 +56,8 @@ macro_rules! holds_nothing {
         fn zip_rows<E: Element, S: TileShape>(_: (), _: &(), _: impl Fn(f32, f32) -> f32) {}
         #[inline(always)]
         fn map_row_values<S: TileShape>(_: (), _: impl Fn(f32) -> f32) {}
+        #[inline(always)]
+        fn zip_row_values<S: TileShape>(_: (), _: &(), _: impl Fn(f32, f32) -> f32) {}
     };
 }
 use holds_nothing;

@@ -9,6 +9,7 @@ mod convert;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod scalar;
 mod thread;
 mod wgmma;
 
@@ -17,5 +18,6 @@ pub use convert::*;
 pub use matrix::*;
 pub use mbarrier::*;
 pub use memory::*;
+pub use scalar::*;
 pub use thread::*;
 pub use wgmma::*;

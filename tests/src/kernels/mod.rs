@@ -11,7 +11,7 @@ mod reduce_scatter;
 
 pub use all_gather::all_gather_gemm;
 pub use dispatch::round_trip;
-pub use elements::normalize;
+pub use elements::{normalize, scalar_functions};
 pub use failures::faulty;
 pub use local::scaled_gemm;
 pub use moves::rotate;

@@ -95,7 +95,7 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
     each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
-    elements!(cases, 1, woven::normalizes, woven::rotates, woven::broadcasts);
+    elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
     cases
 }
 

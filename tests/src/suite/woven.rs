@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 use super::number::{Number, bits, random};
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{broadcast, normalize, rotate};
+use crate::kernels::{self, broadcast, normalize, rotate};
 
 const TILES: [(u32, u32); 2] = [(128, 128), (64, 64)];
 
@@ -29,6 +29,33 @@ pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
                 let expected = squares[index] / sum;
                 let close = (found.value() - expected).abs() <= T::ROUNDOFF * expected + T::SMALLEST;
                 ensure!(close, "[{m}, {n}], element {index}: {}, not {expected}", found.value());
+            }
+        }
+        check_guards(&world)?;
+    }
+    Ok(())
+}
+
+/// The functions of numbers that `core` lacks, as exact as they say.
+pub fn scalar_functions<T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel = kernels::scalar_functions::load(&world)?;
+    for tile in TILES {
+        kernel = kernel.with_tile(tile)?;
+        let [rows, columns] = [tile.0 as usize + 2, tile.1 as usize];
+        let x = random::<T>(&mut SmallRng::seed_from_u64(1), rows * columns);
+        let x_there = world.replicate([rows, columns], &x)?;
+        let mut y = world.filled([rows, columns], T::from_f32(f32::NAN))?;
+        kernel.launch(kernels::scalar_functions::Args { x: &x_there, y: &mut y })?.wait()?;
+        for rank in 0..ranks.count() {
+            for (row, found) in x.chunks(columns).zip(y.to_vec(rank)?.chunks(columns)) {
+                let largest = row.iter().map(|x| x.value()).fold(f64::MIN, f64::max);
+                let powers: Vec<_> = row.iter().map(|x| (x.value() - largest).exp()).collect();
+                let scale = largest.tanh() / powers.iter().sum::<f64>().sqrt();
+                for (found, expected) in found.iter().zip(powers.iter().map(|power| power * scale)) {
+                    let close = (found.value() - expected).abs() <= (T::ROUNDOFF + 1.0 / 1024.0) * expected.abs();
+                    ensure!(close, "tile {tile:?}: {}, not {expected}", found.value());
+                }
             }
         }
         check_guards(&world)?;
