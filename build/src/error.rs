@@ -11,6 +11,8 @@ use crate::toolchain::Rejected;
 pub enum Error {
     /// No compiler for the device was found; each that was looked at, and what it lacks.
     NoToolchain(Vec<Rejected>),
+    /// The package has no library, which is where kernels are looked for.
+    NoLibrary(String),
     /// The package's device code doesn't compile; the compiler's diagnostics.
     Compile(String, String),
     /// The package's PTX is not fit for use.
@@ -31,8 +33,18 @@ impl fmt::Display for Error {
                 write!(f, "or set ENTWINE_RUSTC to a rustc that has its library sources.")?;
                 rejected.iter().try_for_each(|candidate| write!(f, "\nlooked at {candidate}"))
             }
+            Error::NoLibrary(package) => write!(
+                f,
+                "error: `{package}` has no library: put its kernels in `src/lib.rs`, and the program that launches them \
+                 in `src/main.rs`"
+            ),
             Error::Compile(package, diagnostics) => {
-                write!(f, "{}\n\nerror: the device code of `{package}` doesn't compile", diagnostics.trim_end())
+                write!(f, "{}\n\nerror: the device code of `{package}` doesn't compile", diagnostics.trim_end())?;
+                if diagnostics.contains("can't find crate for `std`") {
+                    let attribute = "#![cfg_attr(target_arch = \"nvptx64\", no_std)]";
+                    write!(f, "\nhelp: the device has `core` alone: start `src/lib.rs` with `{attribute}`")?;
+                }
+                Ok(())
             }
             Error::Ptx(package, faults) => {
                 write!(f, "error: the device code of `{package}` compiles, but its PTX can't be used")?;

@@ -9,6 +9,7 @@
 //! The crate is compiled twice: as an ordinary library for the host, and for `nvptx64-nvidia-cuda`, which
 //! has `core` and nothing more. So
 //!
+//! * kernels lie in the crate's library; programs that launch them are its binaries, or crates that depend on it;
 //! * `lib.rs` starts with `#![no_std]`, or with `#![cfg_attr(target_arch = "nvptx64", no_std)]` if the host
 //!   side uses `std`;
 //! * modules for the host alone are gated by `#[cfg(not(target_arch = "nvptx64"))]`;

@@ -89,7 +89,11 @@ pub fn compile(toolchain: &Toolchain, package: &Package) -> Result<Compiled, Err
     let output = run(cargo)?;
     let messages = messages(&output.stdout);
     if !output.status.success() {
-        let diagnostics = errors(&messages).unwrap_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if stderr.contains("no library targets found") {
+            return Err(Error::NoLibrary(package.name.clone()));
+        }
+        let diagnostics = errors(&messages).unwrap_or_else(|| stderr.into_owned());
         return Err(Error::Compile(package.name.clone(), diagnostics));
     }
     let dep_info = artifact(&messages, &package.manifest).with_extension("d");

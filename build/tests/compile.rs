@@ -104,6 +104,19 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     assert!(unmarked.contains("the entry `scale` doesn't say its launch bounds"), "{unmarked}");
 }
 
+#[test]
+fn a_crate_without_a_library_is_told_where_kernels_go() {
+    let workspace = Workspace::new("no-library");
+    if env::var_os("ENTWINE_REQUIRE_DEVICE").is_none() && entwine_build::device_compiler().is_err() {
+        eprintln!("skipped: no compiler for the device");
+        return;
+    }
+    workspace.edit("kernels/Cargo.toml", "[lib]\ncrate-type = [\"rlib\"]\n", "");
+    fs::rename(workspace.0.join("kernels/src/lib.rs"), workspace.0.join("kernels/src/elsewhere.rs")).unwrap();
+    let errors = text(&workspace.cargo_run(&[], &[]).stderr);
+    assert!(errors.contains("`fixture-kernels` has no library: put its kernels in `src/lib.rs`"), "{errors}");
+}
+
 /// When the compiler last wrote PTX.
 fn newest_assembly(workspace: &Workspace) -> std::time::SystemTime {
     let files = fs::read_dir(workspace.0.join("target/entwine")).unwrap().flatten();
