@@ -1,8 +1,8 @@
 //! Multi-GPU kernels in Rust that compute and communicate at once.
 //!
-//! `#[entwine::kernel]` weaves a module of tile functions into one fused kernel; a `World` is the ranks it runs on, be
-//! they GPUs or simulated; a `Kernel` is checked, launched and awaited there. On the nvptx64 target this crate is only
-//! the façade that tile functions are written against.
+//! [`#[entwine::kernel]`](macro@kernel) weaves a module of tile functions, which are written with the [`prelude`], into one
+//! fused kernel; a `World` is the ranks it runs on, be they GPUs or simulated; a `Kernel` is checked, launched and awaited
+//! there. On the nvptx64 target this crate is only the façade that tile functions are written against.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use entwine_device as device;

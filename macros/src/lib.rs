@@ -7,16 +7,56 @@ use proc_macro::TokenStream;
 /// Weaves a module of channels and stages into one persistent kernel for several GPUs, its typed launcher
 /// and its simulated twin.
 ///
-/// `#[entwine::kernel(tiles = [(128, 256), …], elements = [bf16, …])]` compiles one variant for each tile
-/// and element: in it `BM` and `BN` are the tile's rows and columns, and `T` is the element. Left out, they are
-/// `[(128, 128)]` and `[bf16]`. In the module:
+/// # The kernel
+/// `#[entwine::kernel(tiles = [(128, 256), …], elements = [bf16, …])]` compiles one variant for each tile and
+/// element: in it `BM` and `BN` are the tile's rows and columns, and `T` is the element. Left out, they are
+/// `[(128, 128)]` and `[bf16]`. Kernels of one crate have different names.
 ///
-/// * `#[channel(slots = […])] pub struct Name(Tile<T, BM, BN>);` declares a channel;
-/// * `#[stage(grid = […])] fn name(at: At<2>, …)` declares a stage, the function of one tile.
+/// Other functions of the module may take and return tiles, rows and the like as stages do. Items that mention
+/// `BM`, `BN` or `T` (or others that do) are part of each variant, and not seen from outside.
 ///
-/// Everything else stays as it is, but that functions on tiles may leave the role out as tile functions do, and that
-/// what mentions `BM`, `BN` or `T` is seen by the tile functions alone. The module gains `Args` (the launch
-/// arguments), `load`, `protocol` and `SPEC`. Kernels of one crate have different names.
+/// The module gains `Args` (the launch arguments, a field for each), `load`, `protocol`, `SPEC` and `Woven`, and
+/// each variant `Params`, `Config`, `weave` and `simulate`: names that nothing else in it may have.
+///
+/// # Channels
+/// `#[channel(slots = […])] pub struct Name(Tile<T, BM, BN>);` declares a channel of tiles, and `Panel<T, BM>` in
+/// the place of the tile one of panels. A slot is sent at most once in a launch, by a rank that is the same in
+/// every launch; a first axis of `world` stands for the sender. Further settings:
+///
+/// * `route = one` (the default): `.to(rank)` names the receiver; `route = peers`: every other rank receives,
+///   without `.to`.
+/// * `by = pull` (the default for tiles whose first axis is `world`): the receiver fetches; `by = push`: the sender
+///   stores at the receiver's.
+/// * `columns = k`: how long a panel's rows are.
+/// * `senders = 2`: how many stages send. Default: 1.
+/// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
+///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where
+///   every receiver also sends to its senders. Default: `launch`.
+///
+/// # Stages
+/// `#[stage(grid = […])] fn name(at: At<2>, …)` declares a stage, the function of one tile. Stages run in the order
+/// in which they are written. Further settings:
+///
+/// * `order = …`, in which a rank visits the tiles: `grouped` (the default), `row_major`, `peers_first`, `ring`,
+///   `ready_first`, or a function `fn(Step<2>) -> [u32; 2]` of the module.
+/// * `ctas = 8`: so many CTAs carry this stage and nothing else, at the same time as the others carry theirs.
+/// * `carrier = mover`: one thread of every CTA carries this stage beside the others; it may only move tiles and
+///   panels.
+///
+/// Parameters, after `at`:
+///
+/// * `&Matrix<T>`, `&mut Matrix<T>`, `&Sharded<T>` and `&mut Sharded<T>`, each with its `#[shape(rows, columns)]`
+///   where it first appears. The same name in a later stage is the same argument. What one stage writes no other
+///   may read, since nothing would make it wait: that goes through a channel.
+/// * `#[send] name: Name`, `#[recv] name: Name`, or both: a channel. For the order `ready_first`,
+///   `#[recv(slot = [at[0], at[1]])]` names the slot that a tile waits for, and `unless = at[0] == at.rank()` after
+///   it the tiles that wait for none.
+/// * `u32`, `i32`, `u64`, `i64`, `f32`, `f64` and `bool`: scalars of the launch.
+///
+/// # Extents
+/// `slots`, `grid`, `shape` and `columns` are made of lower-case names, `world`, `BM`, `BN`, integers, `+`, `*`,
+/// `/` and parentheses; `/` rounds up. Names are free to choose. A launch takes a name's size from the matrices
+/// that have the name, or the name `/ world`, in their shapes, and refuses matrices that disagree.
 ///
 /// # Errors
 /// What can't be right in the protocol is a compile error where it is written: a channel without a sender, a tile
