@@ -27,7 +27,8 @@ pub(crate) fn choose(
 
 /// What a launch costs a rank, in the time that one element of a tile takes: the waves in which its processors
 /// visit the tiles of the costliest stage, times a tile's elements and a share for its operands, which don't shrink as
-/// fast as the tile does.
+/// fast as the tile does. One wave that leaves more than a quarter of the processors idle counts half as much again: there
+/// are no other tiles to visit while some wait for what they receive.
 fn cost(kernel: &KernelSpec, sizes: &Sizes<'_>, processors: u32) -> u64 {
     const OPERANDS: u64 = 16;
     let (rows, columns) = (sizes.tile.0 as u64, sizes.tile.1 as u64);
@@ -37,8 +38,10 @@ fn cost(kernel: &KernelSpec, sizes: &Sizes<'_>, processors: u32) -> u64 {
     // More than can be counted are refused later on.
     let tiles = |stage: &StageSpec| extent::count(stage.grid, sizes).unwrap_or(u32::MAX);
     let computing = kernel.stages.iter().filter(|stage| stage.ctas.is_none() && !stage.moved);
-    let waves = computing.map(|stage| tiles(stage).div_ceil(shared)).max().unwrap_or(0);
-    waves as u64 * tile
+    let tiles = computing.map(tiles).max().unwrap_or(0);
+    let idle = (tiles as u64) * 4 < shared as u64 * 3;
+    let waves = tiles.div_ceil(shared) as u64 * tile;
+    if idle { waves + waves / 2 } else { waves }
 }
 
 /// Refuses an element or a tile that no variant was compiled for.
