@@ -36,9 +36,6 @@ pub enum Break {
     SignalEarly,
 }
 
-/// CTAs of several launches that run at a time: a system has threads for so many.
-const MOST_THREADS: usize = 4096;
-
 #[derive(Default)]
 struct State {
     clocks: Clocks,
@@ -46,8 +43,6 @@ struct State {
     /// CTAs that were launched and have not left.
     running: usize,
     parked: Vec<Parked>,
-    /// Threads of the host that are about to launch, once enough CTAs have left.
-    launching: Vec<Thread>,
     /// No longer parked, to be woken when the state is unlocked.
     woken: Vec<Thread>,
     delays: Vec<Duration>,
@@ -249,24 +244,14 @@ impl Fabric {
         result
     }
 
-    /// Counts a launch of `ctas` CTAs as running, once there are few enough for a thread each.
+    /// Counts a launch of `ctas` CTAs as running.
     pub(super) fn announce(&self, ctas: usize) -> Announced {
-        loop {
-            let announced = self.with(|state| {
-                if state.running > 0 && state.running + ctas > MOST_THREADS {
-                    state.launching.push(Thread::current());
-                    return None;
-                }
-                let turn = state.launches;
-                state.running += ctas;
-                state.launches = turn.wrapping_add(1);
-                Some(Announced { turn, known: state.clocks.host() })
-            });
-            match announced {
-                Some(announced) => return announced,
-                None => sync::park(None),
-            }
-        }
+        self.with(|state| {
+            let turn = state.launches;
+            state.running += ctas;
+            state.launches = turn.wrapping_add(1);
+            Announced { turn, known: state.clocks.host() }
+        })
     }
 
     /// Waits until every earlier launch has left the rank. Returns by how much it is to be held up.
@@ -321,7 +306,6 @@ impl Fabric {
                 state.signal(lane, self.turn(head.rank), turn.wrapping_add(1));
             }
             state.running -= 1;
-            state.woken.append(&mut state.launching);
             state.check_progress();
         });
     }
