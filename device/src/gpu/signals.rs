@@ -65,7 +65,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     fn reserve(&self, slot: &SlotPlace, to: u32) -> u64 {
         let linear = self.checked(slot, slot.linear());
-        if to >= self.cta.head.world || (slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank) {
+        if slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
         }
         if slot.acknowledged && self.acknowledged.get() & (1 << to) == 0 {
@@ -136,7 +136,8 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
         match slot.route {
-            Route::One => each(slot.to),
+            Route::One if slot.to < self.cta.head.world => each(slot.to),
+            Route::One => fault(FaultKind::SlotOutOfRange, slot, slot.to, 0, 0),
             Route::Peers => {
                 for rank in 0..self.cta.head.world {
                     if rank != self.cta.head.rank {
