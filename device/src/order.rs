@@ -1,6 +1,6 @@
 //! Which tiles a CTA visits, and in which order.
 
-use crate::abi::{MAX_AXES, NONE};
+use crate::abi::{Head, MAX_AXES, NONE};
 use crate::at::At;
 use crate::place::SlotPlace;
 use crate::role::Role;
@@ -43,6 +43,8 @@ pub struct Step<const D: usize> {
     pub rank: u32,
     /// The number of ranks.
     pub world: u32,
+    /// Columns of tiles (the last axis) that an order by blocks visits in all blocks before the next; 0 means all.
+    pub span: u32,
 }
 
 impl<const D: usize> Stage<D> {
@@ -63,7 +65,8 @@ impl<const D: usize> Stage<D> {
     #[inline(always)]
     fn step<R: Role>(&self, role: &R, turn: u32) -> Step<D> {
         let index = role.cta() - self.share.first + turn * self.share.count;
-        Step { index, grid: self.grid, rank: role.head().rank, world: role.head().world }
+        let Head { rank, world, span, .. } = *role.head();
+        Step { index, grid: self.grid, rank, world, span }
     }
 
     #[inline(always)]
@@ -136,30 +139,49 @@ pub fn grouped<const D: usize>(step: Step<D>) -> [u32; D] {
 
 /// The blocks of the peers first, each rank starting at the one after itself, and its own last: whatever
 /// is sent is on its way before anything is waited for. The first axis must be the ranks; a block is [`grouped`].
+///
+/// With a [`span`](Step::span) this holds for each span of columns in turn. A tile of a rank's own still comes after the
+/// peers' tiles of the same columns, on every rank alike, so that nothing waits for what comes later in the order.
 #[inline(always)]
 pub fn peers_first<const D: usize>(step: Step<D>) -> [u32; D] {
     blocks(step, 1)
 }
 
-/// This rank's own block first, then those of the ranks after it in turn. The first axis must be the ranks; a
-/// block is [`grouped`].
+/// This rank's own block first, then those of the ranks after it in turn; with a [`span`](Step::span), for each span of
+/// columns. The first axis must be the ranks; a block is [`grouped`].
 #[inline(always)]
 pub fn ring<const D: usize>(step: Step<D>) -> [u32; D] {
     blocks(step, 0)
 }
 
-/// Blocks in turn from `rank + offset` on.
+/// Blocks in turn from `rank + offset` on, for each span of columns.
 #[inline(always)]
 fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
+    let Step { mut grid, mut index, rank, span, .. } = step;
+    let mut left = 0;
+    if D > 2 && span != 0 && span < grid[D - 1] {
+        let mut column = 1;
+        for extent in &grid[..D - 1] {
+            column *= extent;
+        }
+        let passed = quotient(index, span * column);
+        left = passed * span;
+        index -= left * column;
+        let right = grid[D - 1] - left;
+        grid[D - 1] = if span < right { span } else { right };
+    }
     let mut block = 1;
-    for extent in &step.grid[1..] {
+    for extent in &grid[1..] {
         block *= extent;
     }
-    let (turn, within) = split(step.index, block);
+    let (turn, within) = split(index, block);
     let mut coordinates = [0; D];
-    grouped_from(1, step.grid, within, &mut coordinates);
-    let rank = step.rank + offset + turn;
-    coordinates[0] = if rank < step.grid[0] { rank } else { rank - step.grid[0] };
+    grouped_from(1, grid, within, &mut coordinates);
+    let owner = rank + offset + turn;
+    coordinates[0] = if owner < grid[0] { owner } else { owner - grid[0] };
+    if D > 2 {
+        coordinates[D - 1] += left;
+    }
     coordinates
 }
 

@@ -6,7 +6,17 @@ use proptest::prelude::*;
 
 /// The tiles that an order visits, by their row-major index, in its sequence.
 fn sequence<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) -> Vec<[u32; D]> {
-    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world })).collect()
+    spanned(order, grid, rank, world, 0)
+}
+
+fn spanned<const D: usize>(
+    order: fn(Step<D>) -> [u32; D],
+    grid: [u32; D],
+    rank: u32,
+    world: u32,
+    span: u32,
+) -> Vec<[u32; D]> {
+    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world, span })).collect()
 }
 
 fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) {
@@ -54,6 +64,52 @@ proptest! {
         blocks_are_in_turn([world, x], rank, world);
         blocks_are_in_turn([world, x, y], rank, world);
         blocks_are_in_turn([world, x % 5, y, z], rank, world);
+    }
+}
+
+proptest! {
+    #[test]
+    fn spans_of_columns_follow_each_other(extents in vec(0..20u32, 3), span in 1..24u32, rank in 0..8u32, world in 1..=8u32) {
+        let [x, y, z] = extents[..] else { unreachable!() };
+        let rank = rank % world;
+        spans_are_in_turn([world, x, y], rank, world, span);
+        spans_are_in_turn([world, x % 4, y, z], rank, world, span);
+    }
+
+    #[test]
+    fn what_a_tile_waits_for_comes_earlier_on_its_sender(extents in vec(1..12u32, 2), span in 0..14u32, world in 2..=8u32) {
+        let grid = [world, extents[0], extents[1]];
+        let position = |rank, tile| {
+            spanned(peers_first, grid, rank, world, span).iter().position(|visited| *visited == tile).unwrap()
+        };
+        for rank in 0..world {
+            for (at, tile) in spanned(peers_first, grid, rank, world, span).into_iter().enumerate() {
+                if tile[0] == rank {
+                    let sender = (rank + 1) % world;
+                    prop_assert!(position(sender, tile) < at, "rank {rank} waits at {at} for {tile:?}");
+                }
+            }
+        }
+    }
+}
+
+/// In each span, the order is that of a grid with the span's columns alone.
+fn spans_are_in_turn<const D: usize>(grid: [u32; D], rank: u32, world: u32, span: u32) {
+    for order in [peers_first, ring] {
+        let mut expected = Vec::new();
+        for left in (0..grid[D - 1]).step_by(span as usize) {
+            let mut part = grid;
+            part[D - 1] = span.min(grid[D - 1] - left);
+            expected.extend(sequence(order, part, rank, world).into_iter().map(|mut tile| {
+                tile[D - 1] += left;
+                tile
+            }));
+        }
+        assert_eq!(
+            spanned(order, grid, rank, world, span),
+            expected,
+            "grid {grid:?}, span {span}, rank {rank} of {world}"
+        );
     }
 }
 

@@ -117,6 +117,7 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             regions: self.table.as_ptr() as u64,
             fault: &raw const self.faults[rank as usize] as u64,
             fabric: 0,
+            span: 0,
             drop_channel,
             drop_slot,
             dims: padded,

@@ -34,6 +34,7 @@ pub(crate) struct Settings {
     pub tile: Option<(u32, u32)>,
     pub deadline: Duration,
     pub link_limit: u32,
+    pub span: u32,
 }
 
 impl<K: KernelType> Kernel<K> {
@@ -43,7 +44,7 @@ impl<K: KernelType> Kernel<K> {
     /// On GPUs: the kernel was built without device code, the driver could not compile it, or a CTA does not fit.
     pub fn load(world: &World) -> Result<Self, Error> {
         let loaded = Arc::new(Loaded::new(K::SPEC, world)?);
-        let settings = Settings { tile: None, deadline: Duration::from_secs(10), link_limit: LINK_LIMIT };
+        let settings = Settings { tile: None, deadline: Duration::from_secs(10), link_limit: LINK_LIMIT, span: 0 };
         Ok(Kernel { loaded, settings, kernel: PhantomData })
     }
 

@@ -97,6 +97,7 @@ impl Request {
             regions: region.table(rank),
             fault: faults.address(rank),
             fabric: 0,
+            span: self.settings.span,
             drop_channel: NONE,
             drop_slot: NONE,
             dims: self.dims,
