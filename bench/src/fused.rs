@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use entwine::spec::Carriage;
 use entwine::{Kernel, KernelType, Stream, Tensor, World};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
 use half::bf16;
@@ -15,14 +16,20 @@ use crate::record::Timing;
 use crate::shapes::{Operation, Shape};
 use crate::timing::{Batch, Contestant};
 
-/// How a kernel is set: written as `TILE[@LIMIT]`, as in `auto`, `128x256` or `auto@12`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a kernel is set, as far as it is not left to the launcher: written as `TILE[@LIMIT][+push|+pull][~SPAN]`, as in
+/// `auto`, `128x256` or `auto@12+push~4`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// The tile, if it is not left to the launcher.
     tile: Option<(u32, u32)>,
-    /// How many CTAs may drive the link at once, if it is not left to the launcher.
+    /// How many transfers may drive the link at once.
     link_limit: Option<u32>,
+    /// How what is sent comes to its receiver, on the channels whose declarations leave it open.
+    carriage: Option<Carriage>,
+    /// Columns of tiles that orders by blocks visit before the next.
+    span: Option<u32>,
 }
+
+const EXAMPLES: &str = "`auto`, `128x256` or `auto@12+push~4`";
 
 impl Variant {
     fn set<K: KernelType>(self, mut kernel: Kernel<K>) -> Result<Kernel<K>> {
@@ -31,6 +38,14 @@ impl Variant {
         }
         if let Some(limit) = self.link_limit {
             kernel = kernel.with_link_limit(limit);
+        }
+        if let Some(carriage) = self.carriage {
+            for channel in K::SPEC.channels.iter().filter(|channel| channel.carriage.is_none()) {
+                kernel = kernel.with_carriage(channel.name, carriage)?;
+            }
+        }
+        if let Some(span) = self.span {
+            kernel = kernel.with_span(span);
         }
         Ok(kernel)
     }
@@ -41,15 +56,25 @@ impl FromStr for Variant {
 
     fn from_str(text: &str) -> Result<Self> {
         let parse = || {
-            let (tile, limit) = text.split_once('@').map_or((text, None), |(tile, limit)| (tile, Some(limit)));
-            let tile = match tile.split_once('x') {
-                Some((rows, columns)) => Some((rows.parse().ok()?, columns.parse().ok()?)),
-                None => (tile == "auto").then_some(None)?,
-            };
-            let link_limit = limit.map(|limit| limit.parse().ok()).map_or(Some(None), |limit| limit.map(Some))?;
-            Some(Variant { tile, link_limit })
+            let mut variant = Variant::default();
+            let mut rest = text;
+            if let Some((before, span)) = rest.split_once('~') {
+                (rest, variant.span) = (before, Some(span.parse().ok()?));
+            }
+            if let Some((before, carriage)) = rest.split_once('+') {
+                let known = [Carriage::Push, Carriage::Pull].into_iter().find(|known| known.name() == carriage);
+                (rest, variant.carriage) = (before, Some(known?));
+            }
+            if let Some((before, limit)) = rest.split_once('@') {
+                (rest, variant.link_limit) = (before, Some(limit.parse().ok()?));
+            }
+            match rest.split_once('x') {
+                Some((rows, columns)) => variant.tile = Some((rows.parse().ok()?, columns.parse().ok()?)),
+                None => (rest == "auto").then_some(())?,
+            }
+            Some(variant)
         };
-        parse().with_context(|| format!("expected a variant like `auto`, `128x256` or `auto@12`, found `{text}`"))
+        parse().with_context(|| format!("expected a variant like {EXAMPLES}, found `{text}`"))
     }
 }
 
@@ -59,7 +84,13 @@ impl fmt::Display for Variant {
             Some((rows, columns)) => write!(f, "{rows}x{columns}")?,
             None => write!(f, "auto")?,
         }
-        self.link_limit.map_or(Ok(()), |limit| write!(f, "@{limit}"))
+        if let Some(limit) = self.link_limit {
+            write!(f, "@{limit}")?;
+        }
+        if let Some(carriage) = self.carriage {
+            write!(f, "+{}", carriage.name())?;
+        }
+        self.span.map_or(Ok(()), |span| write!(f, "~{span}"))
     }
 }
 
@@ -168,12 +199,14 @@ mod tests {
 
     #[test]
     fn variants_are_written_as_they_are_read() {
-        for text in ["auto", "128x256", "auto@12", "128x128@0"] {
+        for text in ["auto", "128x256", "auto@12", "128x128@0", "auto~4", "128x256@12+push~4", "auto+pull"] {
             assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
         }
-        for text in ["", "128", "128x", "best", "auto@", "auto@many", "x@3"] {
+        for text in
+            ["", "128", "128x", "best", "auto@", "auto@many", "x@3", "auto~", "auto+", "auto+carry", "auto~4@12"]
+        {
             let error = text.parse::<Variant>().unwrap_err().to_string();
-            assert_eq!(error, format!("expected a variant like `auto`, `128x256` or `auto@12`, found `{text}`"));
+            assert_eq!(error, format!("expected a variant like {EXAMPLES}, found `{text}`"));
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Options {
     /// Rows in all
     #[arg(long = "rows", short = 'm', value_delimiter = ',', default_values_t = [512, 2048, 8192])]
     rows: Vec<usize>,
-    /// Variants of the fused kernels, as TILE[@LINK-LIMIT]: `auto`, `128x256`, `auto@12`, …
+    /// Variants of the fused kernels, as TILE[@LINK-LIMIT][+push|+pull][~SPAN]: `auto`, `128x256`, `auto@12+push~4`, …
     #[arg(long = "variant", value_delimiter = ',', default_value = "auto")]
     variants: Vec<Variant>,
     /// Only these regimes

@@ -3,6 +3,7 @@
 //! that is done with it is ordinary code in this crate.
 
 use entwine_device::abi::Head;
+use serde::{Deserialize, Serialize};
 
 /// A whole kernel.
 #[derive(Debug)]
@@ -53,9 +54,8 @@ pub struct ChannelSpec {
     pub item: ItemSpec,
     /// Who receives what is stored.
     pub route: Route,
-    /// The tile stays in the sender's memory and the receiver loads it (`pull`), or the sender stores
-    /// it into the receiver's (`push`).
-    pub pull: bool,
+    /// How what is sent comes to its receiver; `None` leaves it to the launcher.
+    pub carriage: Option<Carriage>,
     /// A slot is used again only when its receiver has finished the launch that used it last.
     pub acknowledged: bool,
 }
@@ -90,6 +90,26 @@ pub enum Route {
     One,
     /// Every other rank.
     Peers,
+}
+
+/// How what is sent on a channel comes to its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carriage {
+    /// The sender stores it in the receiver's memory.
+    Push,
+    /// The sender keeps it in its own memory, and the receiver loads it from there.
+    Pull,
+}
+
+impl Carriage {
+    /// As `by = …` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Carriage::Push => "push",
+            Carriage::Pull => "pull",
+        }
+    }
 }
 
 /// A launch argument.

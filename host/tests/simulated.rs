@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use common::{Args, ReduceScatter};
 use entwine::device::abi::FaultKind;
+use entwine::spec::Carriage;
 use entwine::{Error, Injection, Kernel, RawMatrix, Tensor, World};
 
 /// Small whole numbers, so that sums are exact in any order; every rank and element has another one.
@@ -41,6 +42,27 @@ fn shapes_alternate_on_one_kernel() {
     let shapes = [[384, 128], [1, 1], [1000, 70], [0, 64], [384, 128], [2, 300], [127, 0], [129, 64]];
     for (round, shape) in shapes.into_iter().cycle().take(24).enumerate() {
         launch_and_check(&kernel, &world, round, shape);
+    }
+    assert!(world.guards_intact().unwrap());
+}
+
+#[test]
+fn carriages_and_spans_alternate_on_one_kernel() {
+    let world = World::builder().simulated(3).guards().build().unwrap();
+    let mut kernel: Kernel<ReduceScatter> = Kernel::load(&world).unwrap();
+    let shape = [500, 200];
+    let mut launches = Vec::new();
+    for round in 0..12 {
+        let carriage = if round % 3 == 0 { Carriage::Push } else { Carriage::Pull };
+        kernel = kernel.with_carriage("Part", carriage).unwrap().with_span(round as u32 % 4);
+        let a = input(&world, round, shape);
+        let mut c = output(&world, shape);
+        let launch = kernel.launch(Args { a: &a, c: &mut c }).unwrap();
+        launches.push((c, launch));
+    }
+    for (round, (c, launch)) in launches.into_iter().enumerate() {
+        launch.wait().unwrap();
+        assert_eq!(c.gather().unwrap(), expected(&world, round, shape), "round {round}");
     }
     assert!(world.guards_intact().unwrap());
 }

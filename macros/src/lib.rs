@@ -25,8 +25,9 @@ use proc_macro::TokenStream;
 ///
 /// * `route = one` (the default): `.to(rank)` names the receiver; `route = peers`: every other rank receives,
 ///   without `.to`.
-/// * `by = pull` (the default for tiles whose first axis is `world`): the receiver fetches; `by = push`: the sender
-///   stores at the receiver's.
+/// * `by = pull`: the receiver fetches, from a sender that is the first axis of `slots`; `by = push`: the sender stores
+///   at the receiver's. Left out, the launcher chooses where it can, and panels, which are read by every tile of their
+///   rows, are pushed.
 /// * `columns = k`: how long a panel's rows are.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, KernelType};
+use crate::choice::{Choice, Pins};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::injection::{Injected, Injection};
 use crate::launch::Launch;
 use crate::loaded::Loaded;
 use crate::request::Request;
+use crate::spec::Carriage;
 use crate::timeline::Timeline;
-use crate::variant;
 use crate::world::World;
 
 /// A kernel that is ready to be launched on a world.
@@ -25,16 +26,11 @@ pub struct Kernel<K> {
     kernel: PhantomData<fn() -> K>,
 }
 
-/// Transfers of a rank over the link at once, where the user says nothing.
-const LINK_LIMIT: u32 = 16;
-
 /// What a kernel's user has set.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Settings {
-    pub tile: Option<(u32, u32)>,
+    pub pins: Pins,
     pub deadline: Duration,
-    pub link_limit: u32,
-    pub span: u32,
 }
 
 impl<K: KernelType> Kernel<K> {
@@ -44,7 +40,7 @@ impl<K: KernelType> Kernel<K> {
     /// On GPUs: the kernel was built without device code, the driver could not compile it, or a CTA does not fit.
     pub fn load(world: &World) -> Result<Self, Error> {
         let loaded = Arc::new(Loaded::new(K::SPEC, world)?);
-        let settings = Settings { tile: None, deadline: Duration::from_secs(10), link_limit: LINK_LIMIT, span: 0 };
+        let settings = Settings { pins: Pins::of(K::SPEC), deadline: Duration::from_secs(10) };
         Ok(Kernel { loaded, settings, kernel: PhantomData })
     }
 
@@ -54,10 +50,7 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// The kernel was not compiled for it.
     pub fn with_tile(mut self, tile: (u32, u32)) -> Result<Self, Error> {
-        if !K::SPEC.variants.iter().any(|variant| variant.tile == tile) {
-            return Err(variant::no_variant(K::SPEC, None, Some(tile)));
-        }
-        self.settings.tile = Some(tile);
+        self.settings.pins.pin_tile(tile)?;
         Ok(self)
     }
 
@@ -67,12 +60,37 @@ impl<K: KernelType> Kernel<K> {
         self
     }
 
-    /// With at most this many transfers of a rank over the link at once; 0 is any number. Default: 16. A saturated link
-    /// slows the loads of a matmul; fewer than 8 don't fill it.
-    pub fn with_link_limit(mut self, ctas: u32) -> Self {
-        // Tickets for the link are compared as signed words.
-        self.settings.link_limit = ctas.min(i32::MAX as u32);
+    /// With at most this many transfers of a rank over the link at once in every launch; 0 is any number. A saturated
+    /// link slows the loads of a matmul; fewer than 8 don't fill it.
+    pub fn with_link_limit(mut self, transfers: u32) -> Self {
+        self.settings.pins.pin_link_limit(transfers);
         self
+    }
+
+    /// With what is sent on this channel carried so in every launch.
+    ///
+    /// # Errors
+    /// There is no such channel, or its declaration says otherwise.
+    pub fn with_carriage(mut self, channel: &str, carriage: Carriage) -> Result<Self, Error> {
+        self.settings.pins.pin_carriage(channel, carriage)?;
+        Ok(self)
+    }
+
+    /// With the orders `peers_first` and `ring` going through all ranks' blocks by so many columns of tiles at a time, in
+    /// every launch; 0 is all. Where a rank has few rows, less of the right operand is then read twice, and the link is
+    /// used throughout the launch.
+    pub fn with_span(mut self, columns: u32) -> Self {
+        self.settings.pins.span = Some(columns);
+        self
+    }
+
+    /// With every launch carried out in this way.
+    ///
+    /// # Errors
+    /// The kernel was not compiled for its tile, or its channels can't be carried so.
+    pub fn with_choice(mut self, choice: &Choice) -> Result<Self, Error> {
+        self.settings.pins.pin_all(choice)?;
+        Ok(self)
     }
 
     /// Does harm to the next launch, so that a test can see it reported.
@@ -159,24 +177,5 @@ impl<K: KernelType> Kernel<K> {
 impl<K: KernelType> fmt::Debug for Kernel<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel").field("name", &K::SPEC.name).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::KernelSpec;
-    use crate::testing::SPEC;
-
-    struct Nothing;
-
-    impl KernelType for Nothing {
-        const SPEC: &'static KernelSpec = &SPEC;
-    }
-
-    #[test]
-    fn no_limit_is_too_large_to_compare_tickets_with() {
-        let kernel = Kernel::<Nothing>::load(&World::simulated(1).unwrap()).unwrap();
-        assert_eq!(kernel.with_link_limit(u32::MAX).settings.link_limit as i32, i32::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! The host's side: worlds, tensors, and the launch of kernels.
 
 pub(crate) mod arguments;
+pub(crate) mod choice;
 pub(crate) mod cuda;
 pub(crate) mod dims;
 pub(crate) mod element;
@@ -29,6 +30,7 @@ pub(crate) mod variant;
 pub(crate) mod world;
 
 pub use arguments::{ArgumentValue, Arguments, KernelType};
+pub use choice::Choice;
 pub use element::TensorElement;
 pub use error::Error;
 pub use fault::Fault;

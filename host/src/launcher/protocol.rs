@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::spec::{ChannelSpec, ElementSpec, Extent, ItemSpec, KernelSpec, Route, StageSpec};
+use crate::spec::{Carriage, ChannelSpec, ElementSpec, Extent, ItemSpec, KernelSpec, Route, StageSpec};
 
 /// Who sends what to whom in a kernel, how much of it, and what frees a slot for reuse. Displays as a Mermaid flowchart.
 #[derive(Debug, Clone, Copy)]
@@ -66,12 +66,16 @@ impl fmt::Display for Protocol {
         }
         for (stage, spec) in stages.iter().enumerate() {
             for &channel in spec.sends {
-                let ChannelSpec { route, pull, .. } = &channels[channel];
+                let ChannelSpec { route, carriage, .. } = &channels[channel];
                 let to = match route {
                     Route::One => "to one rank",
                     Route::Peers => "to every other rank",
                 };
-                let by = if *pull { "kept for it to load" } else { "stored in its memory" };
+                let by = match carriage {
+                    Some(Carriage::Push) => "stored in its memory",
+                    Some(Carriage::Pull) => "kept for it to load",
+                    None => "stored in its memory or kept for it to load",
+                };
                 writeln!(f, "    s{stage} -->|\"{to}, {by}; 1 signal a slot\"| c{channel}")?;
             }
             for &channel in spec.receives {
@@ -102,7 +106,7 @@ title: gather_sum
 flowchart LR
     s0[\"sum<br/>world × m / world / BM × n / BN tiles, peers_first\"]
     c0[/\"Part: Tile&lt;T, BM, BN&gt;<br/>world × m / world / BM × n / BN slots, two buffers\"/]
-    s0 -->|\"to one rank, stored in its memory; 1 signal a slot\"| c0
+    s0 -->|\"to one rank, stored in its memory or kept for it to load; 1 signal a slot\"| c0
     c0 -->|\"1 wait a slot\"| s0
     c0 -.->|\"Part: receiver finished epoch − 2\"| s0
 ";

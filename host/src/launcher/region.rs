@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::extent::{self, Sizes};
 use crate::memory::Allocation;
 use crate::platform::Area;
-use crate::spec::{ChannelSpec, ElementType, ItemSpec, KernelSpec};
+use crate::spec::{Carriage, ChannelSpec, ElementType, ItemSpec, KernelSpec};
 use crate::world::World;
 
 /// Channels' data and signals begin at multiples of this many bytes.
@@ -50,14 +50,19 @@ impl Capacity {
 impl Layout {
     /// The layout of a kernel's channels in a launch of these sizes, with offsets counted from where the
     /// signals, or the data, begin.
-    pub fn of(kernel: &'static KernelSpec, element: ElementType, sizes: &Sizes<'_>) -> Result<Self, Error> {
+    pub fn of(
+        kernel: &'static KernelSpec,
+        element: ElementType,
+        sizes: &Sizes<'_>,
+        carriages: &[Carriage],
+    ) -> Result<Self, Error> {
         let mut layout = Layout { channels: Vec::new(), need: Capacity::default() };
-        for channel in kernel.channels {
+        for (channel, carriage) in kernel.channels.iter().zip(carriages) {
             let refuse = || Error::Launch {
                 kernel: kernel.name,
                 problem: format!("channel `{}` has more slots, or larger ones, than can be addressed", channel.name),
             };
-            let argument = layout.add(channel, element, sizes).ok_or_else(refuse)?;
+            let argument = layout.add(channel, *carriage, element, sizes).ok_or_else(refuse)?;
             layout.channels.push(argument);
         }
         Ok(layout)
@@ -68,7 +73,13 @@ impl Layout {
         self.need
     }
 
-    fn add(&mut self, channel: &ChannelSpec, element: ElementType, sizes: &Sizes<'_>) -> Option<ChannelArg> {
+    fn add(
+        &mut self,
+        channel: &ChannelSpec,
+        carriage: Carriage,
+        element: ElementType,
+        sizes: &Sizes<'_>,
+    ) -> Option<ChannelArg> {
         let mut slots = [1; MAX_AXES];
         for (axis, extent) in channel.slots.iter().enumerate() {
             slots[axis] = extent.value(sizes)?;
@@ -82,7 +93,7 @@ impl Layout {
             slot_bytes,
             signals: self.need.signals,
             columns,
-            pull: channel.pull.into(),
+            pull: (carriage == Carriage::Pull).into(),
         };
         self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
         self.need.signals += (count as u64 * size_of::<u32>() as u64).next_multiple_of(LINE);
@@ -204,7 +215,7 @@ mod tests {
 
     fn layout(m: u32, n: u32) -> Layout {
         let sizes = Sizes { dims: &[m, n], world: 2, tile: (64, 64) };
-        Layout::of(&SPEC, ElementType::F32, &sizes).unwrap()
+        Layout::of(&SPEC, ElementType::F32, &sizes, &[Carriage::Push]).unwrap()
     }
 
     #[test]
@@ -243,7 +254,7 @@ mod tests {
     #[test]
     fn more_slots_than_words_can_count_are_refused() {
         let sizes = Sizes { dims: &[u32::MAX, u32::MAX], world: 2, tile: (1, 1) };
-        let error = Layout::of(&SPEC, ElementType::F32, &sizes).unwrap_err();
+        let error = Layout::of(&SPEC, ElementType::F32, &sizes, &[Carriage::Push]).unwrap_err();
         assert!(error.to_string().contains("channel `Part` has more slots"), "{error}");
     }
 

@@ -1,8 +1,11 @@
 //! What a launch is asked to do, once its arguments have been found right.
 
+use std::time::Duration;
+
 use entwine_device::abi::{ChannelArg, Head, MAX_DIMS, NONE};
 
 use crate::arguments::{ArgumentValue, Bound};
+use crate::choice::Choice;
 use crate::dims;
 use crate::error::Error;
 use crate::extent::Sizes;
@@ -20,7 +23,8 @@ use crate::world::World;
 pub(crate) struct Request {
     kernel: &'static KernelSpec,
     world: World,
-    settings: Settings,
+    deadline: Duration,
+    choice: Choice,
     variant: usize,
     dims: [u32; MAX_DIMS],
     /// Where its channels lie in a region.
@@ -43,11 +47,12 @@ impl Request {
         let dims = dims::bind(kernel, &arguments)?;
         let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: (1, 1) };
         let processors = world.platform().processors();
-        let variant = variant::choose(kernel, element, settings.tile, sizes, processors)?;
-        let sizes = Sizes { tile: kernel.variants[variant].tile, ..sizes };
+        let (variant, choice) = variant::choose(kernel, element, &settings.pins, sizes, processors)?;
+        let sizes = Sizes { tile: choice.tile, ..sizes };
         dims::check(kernel, &arguments, &sizes)?;
-        let layout = Layout::of(kernel, element, &sizes)?;
-        Ok(Request { kernel, world: world.clone(), settings: *settings, variant, dims, layout, arguments })
+        let layout = Layout::of(kernel, element, &sizes, &choice.carriages)?;
+        let deadline = settings.deadline;
+        Ok(Request { kernel, world: world.clone(), deadline, choice, variant, dims, layout, arguments })
     }
 
     /// Why launches cannot take these in turns: they must be alike in all but their matrices and scalars.
@@ -92,12 +97,12 @@ impl Request {
             rank: rank as u32,
             world: self.world.ranks() as u32,
             ctas,
-            link_limit: self.settings.link_limit,
-            deadline_ns: u64::try_from(self.settings.deadline.as_nanos()).unwrap_or(u64::MAX),
+            link_limit: self.choice.link_limit,
+            deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
             regions: region.table(rank),
             fault: faults.address(rank),
             fabric: 0,
-            span: self.settings.span,
+            span: self.choice.span,
             drop_channel: NONE,
             drop_slot: NONE,
             dims: self.dims,

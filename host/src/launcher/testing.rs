@@ -29,7 +29,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         slots: &[Extent::World, ROW_TILES, COLUMN_TILES],
         item: ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns },
         route: Route::One,
-        pull: false,
+        carriage: None,
         acknowledged: true,
     }],
     arguments: &[

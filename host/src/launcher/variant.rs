@@ -1,12 +1,34 @@
 //! Which of a kernel's compiled variants a launch uses.
 
+use crate::choice::{Choice, Pins};
 use crate::error::Error;
 use crate::extent::{self, Sizes};
-use crate::spec::{ElementType, KernelSpec, StageSpec, VariantSpec};
+use crate::spec::{Carriage, ElementType, KernelSpec, StageSpec, VariantSpec};
+
+/// Transfers of a rank over the link at once, where nobody says how many.
+const LINK_LIMIT: u32 = 16;
+
+/// The way in which a launch is carried out as far as it is not pinned, and the index of the variant that serves it.
+pub(crate) fn choose(
+    kernel: &'static KernelSpec,
+    element: ElementType,
+    pins: &Pins,
+    sizes: Sizes<'_>,
+    processors: u32,
+) -> Result<(usize, Choice), Error> {
+    let variant = tile(kernel, element, pins.tile, sizes, processors)?;
+    let choice = Choice {
+        tile: kernel.variants[variant].tile,
+        carriages: pins.carriages.iter().map(|pinned| pinned.unwrap_or(Carriage::Pull)).collect(),
+        link_limit: pins.link_limit.unwrap_or(LINK_LIMIT),
+        span: pins.span.unwrap_or(0),
+    };
+    Ok((variant, choice))
+}
 
 /// The index of the variant for `element`: the one with the tile that was pinned, or else the one whose waves of tiles
 /// are expected to take the least time, or else the one with the larger tile.
-pub(crate) fn choose(
+fn tile(
     kernel: &'static KernelSpec,
     element: ElementType,
     pinned: Option<(u32, u32)>,
@@ -67,7 +89,7 @@ mod tests {
 
     fn chosen(dims: &[u32; 2], pinned: Option<(u32, u32)>) -> (u32, u32) {
         let sizes = Sizes { dims, world: 2, tile: (1, 1) };
-        SPEC.variants[choose(&SPEC, ElementType::F32, pinned, sizes, 16).unwrap()].tile
+        SPEC.variants[tile(&SPEC, ElementType::F32, pinned, sizes, 16).unwrap()].tile
     }
 
     #[test]
@@ -86,7 +108,7 @@ mod tests {
     #[test]
     fn an_element_that_was_not_compiled_is_refused() {
         let sizes = Sizes { dims: &[64, 64], world: 2, tile: (1, 1) };
-        let error = choose(&SPEC, ElementType::Bf16, None, sizes, 16).unwrap_err();
+        let error = tile(&SPEC, ElementType::Bf16, None, sizes, 16).unwrap_err();
         assert_eq!(
             error.to_string(),
             "kernel `gather_sum` was not compiled for elements of bf16; there is: f32 128×128, f32 64×64"

@@ -75,7 +75,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         slots: GRID,
         item: ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns },
         route: Route::One,
-        pull: false,
+        carriage: None,
         acknowledged: true,
     }],
     arguments: &[matrix("a", Extent::Dim(0), true, false), matrix("c", SHARE, false, true)],

@@ -43,8 +43,8 @@ pub struct Channel {
     pub slots: Vec<Extent>,
     pub holds: Holds,
     pub route: Route,
-    /// The sender keeps the tile, and the receiver loads it from there.
-    pub pull: bool,
+    /// How what is sent comes to its receiver; `None` leaves it to the launcher.
+    pub carriage: Option<Carriage>,
     /// The declared number of sending stages.
     pub senders: u32,
     /// `acknowledge = never`, where it is written: slots are reused without asking the receiver.
@@ -64,6 +64,15 @@ pub enum Holds {
 pub enum Route {
     One,
     Peers,
+}
+
+/// How what is sent comes to its receiver.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Carriage {
+    /// The sender stores it in the receiver's memory.
+    Push,
+    /// The sender keeps it, and the receiver loads it from there.
+    Pull,
 }
 
 /// An element type as written.

@@ -89,7 +89,8 @@ pub fn everywhere() -> Vec<Case> {
     products!(cases, 1, bits::special_values, bits::sums_beyond_the_elements);
     products!(cases, 1, reuse::tiles_alternate);
     elements!(cases, 1, reuse::kernels_alternate, shapes::strided);
-    fused!(cases, 1, reuse::back_to_back, reuse::epochs_wrap, reuse::graphs_alternate, reuse::limited_link);
+    fused!(cases, 1, reuse::back_to_back, reuse::epochs_wrap, reuse::graphs_alternate);
+    fused!(cases, 1, reuse::choices_alternate, reuse::limited_link);
     fused!(cases, 2, starts::later_than_the_deadline, starts::late_in_turn);
     fused!(cases, 1, starts::allocations_meanwhile, starts::dropped_meanwhile);
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);

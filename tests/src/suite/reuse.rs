@@ -1,7 +1,8 @@
 //! Launch after launch with the same signals and slots: nothing is reset, and nothing mixed up.
 
 use anyhow::{Context, Result};
-use entwine::{Kernel, Launch, World};
+use entwine::spec::Carriage;
+use entwine::{Kernel, KernelType, Launch, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -102,6 +103,27 @@ pub fn tiles_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
         check_guards(&world)?;
     }
     Ok(())
+}
+
+/// Pushed and pulled tiles, spans of columns and limits of the link, in turn on one kernel and all in flight at once.
+pub fn choices_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel: Kernel<P::Kernel> = Kernel::load(&world)?;
+    let size = Size { m: 300, n: 600, k: 40 };
+    let problems = (0..ranks.pick(4, 40)).map(|seed| Problem::<P, T>::random(&world, size, seed));
+    let mut problems = problems.collect::<Result<Vec<_>>>()?;
+    let mut launches = Vec::new();
+    for (round, problem) in (0u32..).zip(&mut problems) {
+        kernel = kernel.with_span(round % 3).with_link_limit(round % 2 * 8);
+        for channel in P::Kernel::SPEC.channels.iter().filter(|channel| channel.carriage.is_none()) {
+            let carriage = if round / 2 % 2 == 0 { Carriage::Push } else { Carriage::Pull };
+            kernel = kernel.with_carriage(channel.name, carriage)?;
+        }
+        launches.push(kernel.launch(problem.args())?);
+    }
+    launches.into_iter().try_for_each(Launch::wait)?;
+    problems.iter().try_for_each(Problem::check)?;
+    check_guards(&world)
 }
 
 /// One CTA at a time on the link is slow, and neither wrong nor stuck.

@@ -6,7 +6,7 @@ use syn::{Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue};
 
 use crate::errors::all_of;
 use crate::extent::axes;
-use crate::model::{Argument, ArgumentKind, Channel, Element, Holds, Kernel, Port, Route, Stage};
+use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, Holds, Kernel, Port, Route, Stage};
 
 /// The section that the module's documentation gains, inside of it.
 pub fn module(kernel: &Kernel) -> TokenStream {
@@ -61,7 +61,7 @@ fn first_paragraph(attributes: &[Attribute]) -> String {
 
 /// The paragraph that a channel's documentation gains.
 pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
-    let Channel { slots, holds, route, pull, .. } = &kernel.channels[index];
+    let Channel { slots, holds, route, carriage, .. } = &kernel.channels[index];
     let holds = match holds {
         Holds::Tile { element, rows, columns, .. } => format!("`Tile<{element}, {rows}, {columns}>`"),
         Holds::Panel { element, rows, columns, .. } => format!("`Panel<{element}, {rows}>` of `{columns}` columns"),
@@ -73,7 +73,11 @@ pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
         Route::One => "one rank",
         Route::Peers => "every other rank",
     };
-    let movement = if *pull { "pulled by the receiver" } else { "pushed by the sender" };
+    let movement = match carriage {
+        Some(Carriage::Push) => "pushed by the sender",
+        Some(Carriage::Pull) => "pulled by the receiver",
+        None => "pushed by the sender or pulled by the receiver, as the launcher chooses",
+    };
     let slots = axes(slots);
     appended(&format!(
         "Slots `{slots}` of {holds}, each to {route}, {movement}. Sent by {senders}, received by {receivers}."

@@ -6,7 +6,7 @@ use quote::quote;
 use super::{Variant, literal, walk};
 use crate::Build;
 use crate::extent::Extent;
-use crate::model::{Argument, ArgumentKind, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
+use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
 
 /// The item `SPEC`, for hosts alone.
 pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> TokenStream {
@@ -81,14 +81,19 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
     };
-    let (pull, acknowledged) = (channel.pull, channel.unacknowledged.is_none());
+    let carriage = match channel.carriage {
+        Some(Carriage::Push) => quote!(Option::Some(Carriage::Push)),
+        Some(Carriage::Pull) => quote!(Option::Some(Carriage::Pull)),
+        None => quote!(Option::None),
+    };
+    let acknowledged = channel.unacknowledged.is_none();
     quote! {
         ChannelSpec {
             name: #name,
             slots: #slots,
             item: ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
             route: Route::#route,
-            pull: #pull,
+            carriage: #carriage,
             acknowledged: #acknowledged,
         }
     }

@@ -7,7 +7,7 @@ use syn::{Attribute, Expr, ExprPath, Field, Fields, GenericArgument, ItemStruct,
 use super::{axes, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
-use crate::model::{Channel, Element, ElementType, Holds, Route};
+use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route};
 use crate::setting::Settings;
 
 const KEYS: [&str; 6] = ["slots", "route", "by", "columns", "senders", "acknowledge"];
@@ -23,8 +23,8 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
     let by_rank = slots.as_ref().is_none_or(|slots| matches!(slots.first(), Some(Extent::World(_))));
     let route = settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers)], errors);
-    let pull = settings.take_choice("by", &[("pull", true), ("push", false)], errors);
-    if let Some((true, written)) = &pull
+    let carriage = settings.take_choice("by", &[("pull", Carriage::Pull), ("push", Carriage::Push)], errors);
+    if let Some((Carriage::Pull, written)) = &carriage
         && !by_rank
     {
         errors.at(
@@ -50,8 +50,9 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         return None;
     };
     let holds = holds(&field.ty, columns, &settings, errors)?;
-    // A tile is read once, so its receiver can fetch it itself; a panel is read by every tile of its rows.
+    // A tile is read once, so its receiver may fetch it itself; a panel is read by every tile of its rows.
     let read_once = matches!(holds, Holds::Tile { .. });
+    let only_push = (!by_rank || !read_once).then_some(Carriage::Push);
     Some(Channel {
         holds,
         attributes: item.attrs,
@@ -59,7 +60,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         name: item.ident,
         slots: slots.unwrap_or_else(|| vec![Extent::World(Ident::new("world", Span::call_site()))]),
         route: route.map_or(Route::One, |(route, _)| route),
-        pull: pull.map_or(by_rank && read_once, |(pull, _)| pull),
+        carriage: carriage.map(|(carriage, _)| carriage).or(only_push),
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })

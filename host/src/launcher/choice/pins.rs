@@ -1,0 +1,103 @@
+//! What of a choice is settled beforehand, by a kernel's source or by its user.
+
+use super::Choice;
+use crate::error::Error;
+use crate::spec::{Carriage, KernelSpec};
+use crate::variant;
+
+/// The parts of a choice that are settled.
+#[derive(Debug, Clone)]
+pub(crate) struct Pins {
+    kernel: &'static KernelSpec,
+    pub tile: Option<(u32, u32)>,
+    /// By channel.
+    pub carriages: Vec<Option<Carriage>>,
+    pub link_limit: Option<u32>,
+    pub span: Option<u32>,
+}
+
+impl Pins {
+    /// What the kernel's source settles.
+    pub fn of(kernel: &'static KernelSpec) -> Self {
+        let carriages = kernel.channels.iter().map(|channel| channel.carriage).collect();
+        Pins { kernel, tile: None, carriages, link_limit: None, span: None }
+    }
+
+    /// Settles the tile.
+    pub fn pin_tile(&mut self, tile: (u32, u32)) -> Result<(), Error> {
+        if !self.kernel.variants.iter().any(|variant| variant.tile == tile) {
+            return Err(variant::no_variant(self.kernel, None, Some(tile)));
+        }
+        self.tile = Some(tile);
+        Ok(())
+    }
+
+    /// Settles the link's limit. Tickets for the link are compared as signed words, and so none is larger.
+    pub fn pin_link_limit(&mut self, limit: u32) {
+        self.link_limit = Some(limit.min(i32::MAX as u32));
+    }
+
+    /// Settles how what is sent on a channel comes to its receivers.
+    pub fn pin_carriage(&mut self, name: &str, carriage: Carriage) -> Result<(), Error> {
+        let refuse = |problem| Err(Error::Launch { kernel: self.kernel.name, problem });
+        let channels = self.kernel.channels;
+        let Some(channel) = channels.iter().position(|channel| channel.name == name) else {
+            let names: Vec<_> = channels.iter().map(|channel| channel.name).collect();
+            return refuse(format!("there is no channel `{name}`; there is: {}", names.join(", ")));
+        };
+        match channels[channel].carriage {
+            Some(written) if written != carriage => refuse(format!(
+                "channel `{name}` can't be carried by {}: its declaration says `by = {}`, or leaves only that",
+                carriage.name(),
+                written.name()
+            )),
+            _ => {
+                self.carriages[channel] = Some(carriage);
+                Ok(())
+            }
+        }
+    }
+
+    /// Settles everything.
+    pub fn pin_all(&mut self, choice: &Choice) -> Result<(), Error> {
+        let (expected, found) = (self.kernel.channels.len(), choice.carriages.len());
+        if expected != found {
+            let problem =
+                format!("a choice says for each of its {expected} channels how it is carried, not for {found}");
+            return Err(Error::Launch { kernel: self.kernel.name, problem });
+        }
+        self.pin_tile(choice.tile)?;
+        for (channel, &carriage) in self.kernel.channels.iter().zip(&choice.carriages) {
+            self.pin_carriage(channel.name, carriage)?;
+        }
+        self.pin_link_limit(choice.link_limit);
+        self.span = Some(choice.span);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SPEC;
+
+    #[test]
+    fn no_limit_is_too_large_to_compare_tickets_with() {
+        let mut pins = Pins::of(&SPEC);
+        pins.pin_link_limit(u32::MAX);
+        assert_eq!(pins.link_limit.unwrap() as i32, i32::MAX);
+    }
+
+    #[test]
+    fn a_channel_that_is_not_there_is_refused() {
+        let error = Pins::of(&SPEC).pin_carriage("Whole", Carriage::Push).unwrap_err();
+        assert_eq!(error.to_string(), "kernel `gather_sum`: there is no channel `Whole`; there is: Part");
+    }
+
+    #[test]
+    fn a_choice_for_another_kernel_is_refused() {
+        let choice = Choice { tile: (128, 128), carriages: vec![], link_limit: 0, span: 0 };
+        let error = Pins::of(&SPEC).pin_all(&choice).unwrap_err().to_string();
+        assert!(error.ends_with("a choice says for each of its 1 channels how it is carried, not for 0"), "{error}");
+    }
+}
