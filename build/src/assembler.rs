@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::toolchain::PROCESSOR;
+use crate::code::Target;
 
 /// What the assembler reports of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,14 +77,14 @@ pub fn is_installed() -> bool {
     Command::new("ptxas").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Assembles the PTX in a file into a cubin.
+/// Assembles the PTX in a file into a cubin for its target.
 ///
 /// # Errors
 ///
 /// `ptxas` couldn't be started, or it refused the PTX: its messages.
-pub fn assemble(ptx: &Path, cubin: &Path) -> io::Result<Report> {
+pub fn assemble(target: Target, ptx: &Path, cubin: &Path) -> io::Result<Report> {
     let mut ptxas = Command::new("ptxas");
-    ptxas.arg(format!("-arch={PROCESSOR}")).args(["-v", "-O3", "-o"]).arg(cubin).arg(ptx);
+    ptxas.arg(format!("-arch={}", target.processor())).args(["-v", "-O3", "-o"]).arg(cubin).arg(ptx);
     Ok(Report::from_messages(&messages(ptxas)?.1))
 }
 

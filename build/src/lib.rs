@@ -23,15 +23,19 @@
 //!
 //! # What comes out
 //!
-//! The environment variable `ENTWINE_PTX` of the crate's own compilation: the path of its PTX. It is not set
-//! if no compiler for the device was found, and a warning says what to install.
+//! Environment variables of the crate's own compilation: `ENTWINE_PTX_SM_90A`, the path of its PTX for Hopper, and
+//! `ENTWINE_PTX_SM_90A_TIMELINE`, that of the PTX whose kernels record what they do when. None is set if no compiler
+//! for the device was found, and a warning says what to install.
 //!
 //! # Settings
 //!
 //! * `ENTWINE_RUSTC`: the compiler for the device, in place of a search for one.
 //! * `ENTWINE_REQUIRE_DEVICE=1`: no compiler for the device is an error.
+//! * `ENTWINE_TIMELINE=1`: kernels are also compiled in the form that `Kernel::record` needs on GPUs. It takes as long
+//!   again and makes programs larger, so it is left out otherwise.
 
 pub mod assembler;
+mod code;
 mod error;
 mod nested;
 pub mod ptx;
@@ -42,13 +46,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
+pub use code::{Code, Target};
 use error::Error;
 use nested::Package;
 use toolchain::{Search, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// Compiles the crate whose build script calls this to PTX, and sets `ENTWINE_PTX` to the PTX's path.
+/// Compiles the crate whose build script calls this to PTX, and sets `ENTWINE_PTX_…` to the PTX's path.
 ///
 /// Ends the build script with the compiler's diagnostics if the device code doesn't compile.
 pub fn compile() {
@@ -56,13 +61,17 @@ pub fn compile() {
         return; // This is the crate's compilation for the device, which runs the same build script.
     }
     println!("cargo::rustc-check-cfg=cfg(entwine_entries)");
-    println!("cargo::rerun-if-env-changed=ENTWINE_RUSTC");
-    println!("cargo::rerun-if-env-changed=ENTWINE_REQUIRE_DEVICE");
+    for setting in ["ENTWINE_RUSTC", "ENTWINE_REQUIRE_DEVICE", "ENTWINE_TIMELINE"] {
+        println!("cargo::rerun-if-env-changed={setting}");
+    }
     let search = Search::from_environment();
-    let outcome = search.first_fit().map_err(Error::NoToolchain).and_then(|toolchain| compile_with(&toolchain));
+    let outcome = search.first_fit().map_err(Error::NoToolchain).and_then(|toolchain| {
+        watch(&toolchain.rustc);
+        Code::wanted().try_for_each(|code| compile_with(&toolchain, code))
+    });
     match outcome {
         Ok(()) => {}
-        Err(error @ Error::NoToolchain(_)) if !required() => {
+        Err(error @ Error::NoToolchain(_)) if !code::is_set("ENTWINE_REQUIRE_DEVICE") => {
             error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
             search.watched().iter().for_each(|path| watch(path));
             watch(&Package::from_environment().manifest);
@@ -83,11 +92,10 @@ pub fn device_compiler() -> Result<PathBuf, impl std::error::Error> {
     Search::from_environment().first_fit().map(|toolchain| toolchain.rustc).map_err(Error::NoToolchain)
 }
 
-fn compile_with(toolchain: &Toolchain) -> Result<(), Error> {
+fn compile_with(toolchain: &Toolchain, code: Code) -> Result<(), Error> {
     let package = Package::from_environment();
-    let output = nested::compile(toolchain, &package)?;
+    let output = nested::compile(toolchain, &package, code)?;
     output.sources.iter().for_each(|path| watch(path));
-    watch(&toolchain.rustc);
 
     let text = read(&output.assembly)?;
     let module = ptx::Module::from_compiler(&text).map_err(|faults| Error::Ptx(package.name.clone(), faults))?;
@@ -98,17 +106,13 @@ fn compile_with(toolchain: &Toolchain) -> Result<(), Error> {
         );
     }
 
-    let path = PathBuf::from(variable("OUT_DIR")).join("entwine.ptx");
+    let path = PathBuf::from(variable("OUT_DIR")).join(format!("{}.ptx", code.name()));
     // An equal file is left alone, so that what includes it stays fresh.
     if fs::read_to_string(&path).ok().as_deref() != Some(module.text()) {
         fs::write(&path, module.text()).map_err(|error| Error::File(path.clone(), error))?;
     }
-    println!("cargo::rustc-env=ENTWINE_PTX={}", path.display());
+    println!("cargo::rustc-env={}={}", code.variable(), path.display());
     Ok(())
-}
-
-fn required() -> bool {
-    env::var("ENTWINE_REQUIRE_DEVICE").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
 fn watch(path: &Path) {

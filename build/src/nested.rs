@@ -10,8 +10,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::code::Code;
 use crate::error::Error;
-use crate::toolchain::{PROCESSOR, Toolchain};
+use crate::toolchain::Toolchain;
 use crate::{TARGET, read, variable};
 
 /// The package whose build script runs.
@@ -67,9 +68,9 @@ const PROFILE: [&str; 8] = [
 const LINKER: &str = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && : > \"$2\"; shift; done\n";
 
 /// Compiles `package` for the device.
-pub fn compile(toolchain: &Toolchain, package: &Package) -> Result<Compiled, Error> {
+pub fn compile(toolchain: &Toolchain, package: &Package, code: Code) -> Result<Compiled, Error> {
     let directory = target_directory();
-    let assembly = directory.join(format!("{}-{:016x}.s", package.name, key(package)));
+    let assembly = directory.join(format!("{}-{:016x}.s", package.name, key(package, code)));
     let linker = directory.join("linker.sh");
     write_linker(&linker).map_err(|error| Error::File(linker.clone(), error))?;
 
@@ -80,10 +81,14 @@ pub fn compile(toolchain: &Toolchain, package: &Package) -> Result<Compiled, Err
     cargo.args(["--no-default-features", "--features", &package.features]);
     cargo.args(PROFILE.iter().flat_map(|setting| ["--config".to_owned(), format!("profile.release.{setting}")]));
     cargo.arg("--").arg(format!("--emit=asm={}", assembly.display())).args(FLAGS);
+    if code.timeline {
+        cargo.args(["--cfg", "entwine_timeline"]);
+    }
     cargo.arg(format!("-Clinker={}", linker.display()));
     cargo.env("RUSTC", &toolchain.rustc);
     cargo.env("RUSTC_BOOTSTRAP", "1"); // -Zbuild-std and the feature gates on a release compiler
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("-Ctarget-cpu={PROCESSOR}\x1f-Ctarget-feature=+ptx85")); // `core` too
+    let processor = code.target.processor();
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("-Ctarget-cpu={processor}\x1f-Ctarget-feature=+ptx85")); // `core` too
     cargo.env("CARGO_BUILD_BUILD_DIR", &directory);
 
     let output = run(cargo)?;
@@ -110,9 +115,9 @@ fn target_directory() -> PathBuf {
 }
 
 /// Tells apart what would otherwise be written to the same file.
-fn key(package: &Package) -> u64 {
+fn key(package: &Package, code: Code) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&package.manifest, &package.features).hash(&mut hasher);
+    (&package.manifest, &package.features, code).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::TARGET;
+use crate::code::Target;
 
 /// A compiler that can build `core` and kernels for the device.
 #[derive(Debug)]
@@ -87,16 +88,14 @@ fn judge(rustc: &Path) -> Result<Toolchain, String> {
         return Err(format!("no library sources (rust-src) at `{}`", library.display()));
     }
     let processors = print(rustc, &["target-cpus", "--target", TARGET]);
-    if !processors.map_err(|_| format!("no backend for {TARGET}"))?.contains(PROCESSOR) {
-        return Err(format!("its backend for {TARGET} doesn't know {PROCESSOR}"));
+    let processors = processors.map_err(|_| format!("no backend for {TARGET}"))?;
+    if let Some(unknown) = Target::ALL.iter().find(|target| !processors.contains(target.processor())) {
+        return Err(format!("its backend for {TARGET} doesn't know {}", unknown.processor()));
     }
     // `rustc` may be rustup's stand-in, which would choose again.
     let itself = sysroot.join("bin/rustc");
     Ok(Toolchain { rustc: if itself.is_file() { itself } else { rustc.to_owned() } })
 }
-
-/// The GPU that kernels are compiled for: Hopper, with its architecture-specific instructions.
-pub const PROCESSOR: &str = "sm_90a";
 
 fn sysroot(rustc: &Path) -> Result<PathBuf, String> {
     Ok(print(rustc, &["sysroot"])?.trim().into())

@@ -34,7 +34,10 @@ impl Workspace {
     fn cargo_run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["run", "--offline", "--package=fixture-kernels"]).args(arguments);
-        cargo.current_dir(&self.0).env_remove("CARGO_TARGET_DIR").env_remove("ENTWINE_REQUIRE_DEVICE");
+        cargo.current_dir(&self.0);
+        for variable in ["CARGO_TARGET_DIR", "ENTWINE_REQUIRE_DEVICE", "ENTWINE_TIMELINE"] {
+            cargo.env_remove(variable);
+        }
         cargo.envs(settings.iter().copied()).output().unwrap()
     }
 
@@ -89,11 +92,17 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     assert!(features.contains(".maxntid 128\n.minnctapersm 2\n{"), "{features}");
     assert_eq!(workspace.ptx(&[]).0, edited, "each set of features has its own PTX");
 
+    let recording = workspace.cargo_run(&[], &[("ENTWINE_TIMELINE", "1")]);
+    assert!(recording.status.success(), "{}", text(&recording.stderr));
+    let recording = text(&recording.stdout);
+    assert!(recording.contains(".entry record(") && recording.contains(".entry scale("), "{recording}");
+    assert_eq!(workspace.ptx(&[]).0, edited, "what records a timeline is made on request alone, and beside the other");
+
     workspace.edit("kernels/src/lib.rs", "*data *= tables::factor(row)", "*data *= tables::factor(row, 1)");
     let broken = workspace.cargo_run(&[], &[]);
     assert!(!broken.status.success());
     let errors = text(&broken.stderr);
-    assert!(errors.contains("kernels/src/lib.rs:20:27"), "{errors}");
+    assert!(errors.contains("kernels/src/lib.rs:21:27"), "{errors}");
     assert_eq!(errors.matches("error[E0061]").count(), 1, "{errors}");
     assert!(errors.contains("the device code of `fixture-kernels` doesn't compile"), "{errors}");
     assert!(!errors.contains("unstable feature"), "{errors}");

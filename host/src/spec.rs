@@ -2,6 +2,8 @@
 //! channels and arguments are, and which entries were compiled for it. Plain static data; everything
 //! that is done with it is ordinary code in this crate.
 
+use std::fmt;
+
 use entwine_device::abi::Head;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct KernelSpec {
     /// The kernel module's name.
     pub name: &'static str,
-    /// The compiled device code of the kernel's crate, PTX text; `None` if it was built without.
-    pub ptx: Option<&'static str>,
+    /// The compiled device code of the kernel's crate, preferred first; empty if it was built without.
+    pub codes: &'static [DeviceCode],
     /// The named dimensions, in the order of [`Head::dims`].
     pub dims: &'static [&'static str],
     /// The stages, in the order in which every CTA walks them.
@@ -22,6 +24,47 @@ pub struct KernelSpec {
     pub arguments: &'static [ArgumentSpec],
     /// The compiled variants, preferred ones first.
     pub variants: &'static [VariantSpec],
+}
+
+/// The device code of a kernel's crate. The entries are the same in each.
+#[derive(Debug)]
+pub struct DeviceCode {
+    /// The GPUs that it is for.
+    pub target: Target,
+    /// Its kernels record what they do when.
+    pub timeline: bool,
+    /// PTX text.
+    pub ptx: &'static str,
+}
+
+/// The GPUs that device code is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Hopper, with its architecture-specific instructions: compute capability 9.0 alone.
+    Sm90a,
+}
+
+impl Target {
+    /// Whether a GPU of this compute capability, `(major, minor)`, runs it.
+    pub fn runs_on(self, capability: (i32, i32)) -> bool {
+        match self {
+            Target::Sm90a => capability == (9, 0),
+        }
+    }
+
+    /// As the compiler calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Sm90a => "sm_90a",
+        }
+    }
+}
+
+impl fmt::Display for DeviceCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.target.name())?;
+        f.write_str(if self.timeline { " with a timeline" } else { "" })
+    }
 }
 
 /// A stage: a tile function and the grid of tiles it covers on each rank.

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use entwine_weave::Build;
+use entwine_weave::{Build, DeviceCode};
 use insta::assert_snapshot;
 use quote::ToTokens;
 use syn::{Item, ItemMod, Meta};
@@ -37,7 +37,7 @@ fn kernels(file: &Path) -> impl Iterator<Item = (proc_macro2::TokenStream, ItemM
 }
 
 fn expand(arguments: proc_macro2::TokenStream, module: ItemMod, package: &str) -> String {
-    let build = Build { crate_name: package.into(), ptx: true };
+    let build = Build { crate_name: package.into(), codes: DeviceCode::all().collect() };
     let woven = entwine_weave::kernel(arguments, module.into_token_stream(), &build);
     prettyplease::unparse(&syn::parse2(woven).unwrap())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Message;
 
-use crate::cargo::{EXAMPLES, cargo, demo_binary, messages};
+use crate::cargo::{EXAMPLES, cargo, demo_binary, messages, with_device_code};
 
 const TESTS: &str = "entwine-tests";
 const BENCH: &str = "entwine-bench";
@@ -40,8 +40,7 @@ pub fn make(directory: &Path) -> Result<()> {
 }
 
 fn copy_executables(build: &mut std::process::Command, to: &Path) -> Result<()> {
-    build.env("ENTWINE_REQUIRE_DEVICE", "1");
-    for message in messages(build)? {
+    for message in messages(with_device_code(build))? {
         if let Message::CompilerArtifact(artifact) = message
             && let Some(executable) = artifact.executable
             && !artifact.target.is_custom_build()

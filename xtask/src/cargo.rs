@@ -39,6 +39,11 @@ pub fn demo_binary() -> Result<String> {
     Ok(demo.with_context(|| format!("{EXAMPLES} has no binary `{DEMO_PREFIX}…`"))?.name.clone())
 }
 
+/// Lets a cargo command compile kernels in all their forms, and fail where it can't.
+pub fn with_device_code(cargo: &mut Command) -> &mut Command {
+    cargo.envs([("ENTWINE_REQUIRE_DEVICE", "1"), ("ENTWINE_TIMELINE", "1")])
+}
+
 /// Runs a command that must succeed, its output passed through.
 pub fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("couldn't start {command:?}"))?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::cargo::{cargo, succeed};
+use crate::cargo::{cargo, succeed, with_device_code};
 use crate::{gates, setup};
 
 /// Installs what is missing, then checks format, lints, PTX and tests, the tests last; a failing check doesn't
@@ -10,7 +10,7 @@ use crate::{gates, setup};
 pub fn everything() -> Result<()> {
     setup::compiler()?;
     setup::assembler()?;
-    let run = |arguments: &[&str]| succeed(cargo(arguments).env("ENTWINE_REQUIRE_DEVICE", "1"));
+    let run = |arguments: &[&str]| succeed(with_device_code(&mut cargo(arguments)));
     let outcomes = [
         ("format", run(&["fmt", "--all", "--check"])),
         ("lints", run(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
-use entwine_build::assembler;
+use entwine_build::{Code, assembler};
 
-use crate::cargo::{messages, metadata, root};
+use crate::cargo::{messages, metadata, root, with_device_code};
 
 /// Reports on every entry of every kernel crate that a cargo command builds.
 pub fn check_all(build: &mut Command) -> Result<()> {
@@ -17,11 +17,13 @@ pub fn check_all(build: &mut Command) -> Result<()> {
     let crates = kernel_crates(build)?;
     ensure!(!crates.is_empty(), "none of the crates has PTX");
     let mut faulty = 0;
-    for (package, ptx) in crates {
-        let report = assembler::assemble(&ptx, &cubins.join(format!("{package}.cubin"))).context(package.clone())?;
-        println!("{package}\n{report}");
+    for (package, code, ptx) in crates {
+        let name = format!("{package} for {}", code.name());
+        let cubin = cubins.join(format!("{package}-{}.cubin", code.name()));
+        let report = assembler::assemble(code.target, &ptx, &cubin).context(name.clone())?;
+        println!("{name}\n{report}");
         for fault in report.faults() {
-            eprintln!("error: {package}: {fault}");
+            eprintln!("error: {name}: {fault}");
             faulty += 1;
         }
     }
@@ -31,13 +33,17 @@ pub fn check_all(build: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The packages whose build scripts made PTX, and where it is.
-fn kernel_crates(build: &mut Command) -> Result<Vec<(String, PathBuf)>> {
+/// The packages whose build scripts made PTX, what it is for and where it is.
+fn kernel_crates(build: &mut Command) -> Result<Vec<(String, Code, PathBuf)>> {
     let metadata = metadata()?;
-    let crates = messages(build.env("ENTWINE_REQUIRE_DEVICE", "1"))?.into_iter().filter_map(|message| {
-        let Message::BuildScriptExecuted(script) = message else { return None };
-        let (_, path) = script.env.into_iter().find(|(name, _)| name == "ENTWINE_PTX")?;
-        Some((metadata[&script.package_id].name.to_string(), path.into()))
-    });
-    Ok(crates.collect())
+    let mut crates = Vec::new();
+    for message in messages(with_device_code(build))? {
+        let Message::BuildScriptExecuted(script) = message else { continue };
+        for (name, path) in script.env {
+            if let Some(code) = Code::all().find(|code| code.variable() == name) {
+                crates.push((metadata[&script.package_id].name.to_string(), code, path.into()));
+            }
+        }
+    }
+    Ok(crates)
 }

@@ -85,6 +85,22 @@ pub enum Error {
         /// The kernel.
         kernel: &'static str,
     },
+    /// A kernel was built with code for other GPUs, or without the code that records a timeline.
+    #[error(
+        "kernel `{kernel}` has no {wanted} for these GPUs, of compute capability {}; it was built for {}; the \
+         documentation of `entwine_build` says how to build others (`ENTWINE_TIMELINE=1` for those that record a timeline)",
+        capabilities.join(", "), codes.join(", ")
+    )]
+    NoFittingCode {
+        /// The kernel.
+        kernel: &'static str,
+        /// What was looked for.
+        wanted: &'static str,
+        /// The compute capability of each rank's GPU.
+        capabilities: Vec<String>,
+        /// What there is.
+        codes: Vec<String>,
+    },
     /// The driver's compiler refused a kernel's PTX.
     #[error("GPU {device}: the driver could not compile kernel `{kernel}` ({source}):\n{log}")]
     Compile {

@@ -13,7 +13,7 @@ unsafe fn simulate(_: *const Head, _: u32) {}
 /// Sums over ranks; each keeps its share of the rows.
 pub(crate) static SPEC: KernelSpec = KernelSpec {
     name: "gather_sum",
-    ptx: None,
+    codes: &[],
     dims: &["m", "n"],
     stages: &[StageSpec {
         name: "sum",

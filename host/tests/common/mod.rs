@@ -59,7 +59,7 @@ const GRID: &[Extent] = &[
 
 pub static SPEC: KernelSpec = KernelSpec {
     name: "reduce_scatter",
-    ptx: None,
+    codes: &[],
     dims: &["m", "n"],
     stages: &[StageSpec {
         name: "reduce",

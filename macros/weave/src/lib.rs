@@ -23,14 +23,42 @@ use crate::errors::Errors;
 pub struct Build {
     /// The name of the kernel's crate.
     pub crate_name: String,
-    /// `ENTWINE_PTX` names the crate's compiled device code.
-    pub ptx: bool,
+    /// The crate's compiled device code.
+    pub codes: Vec<DeviceCode>,
 }
+
+/// Device code that was compiled, and the environment variable that names its file.
+pub struct DeviceCode {
+    /// The variant of `entwine::spec::Target`.
+    pub target: &'static str,
+    /// It records what it does when.
+    pub timeline: bool,
+    /// The environment variable.
+    pub variable: String,
+}
+
+/// The targets that code may have been compiled for, preferred ones first: variants of `entwine::spec::Target`, and what
+/// `entwine_build` calls them in the names of environment variables.
+const TARGETS: [(&str, &str); 1] = [("Sm90a", "SM_90A")];
 
 impl Build {
     /// What cargo and `entwine_build::compile()` say.
     pub fn from_environment() -> Self {
-        Build { crate_name: env::var("CARGO_PKG_NAME").unwrap_or_default(), ptx: env::var_os("ENTWINE_PTX").is_some() }
+        let codes = DeviceCode::all().filter(|code| env::var_os(&code.variable).is_some());
+        Build { crate_name: env::var("CARGO_PKG_NAME").unwrap_or_default(), codes: codes.collect() }
+    }
+}
+
+impl DeviceCode {
+    /// All that there can be.
+    pub fn all() -> impl Iterator<Item = DeviceCode> {
+        TARGETS.into_iter().flat_map(|(target, name)| {
+            [(false, ""), (true, "_TIMELINE")].map(|(timeline, suffix)| DeviceCode {
+                target,
+                timeline,
+                variable: format!("ENTWINE_PTX_{name}{suffix}"),
+            })
+        })
     }
 }
 

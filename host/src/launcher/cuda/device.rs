@@ -16,6 +16,8 @@ pub(super) struct Device {
     pub rank: usize,
     pub ordinal: usize,
     pub context: Arc<CudaContext>,
+    /// Its compute capability, `(major, minor)`.
+    pub capability: (i32, i32),
     /// Launches go here, unless the user has streams of their own.
     pub launches: Arc<CudaStream>,
     /// Copies go here: they pass by a running launch.
@@ -30,14 +32,16 @@ impl Device {
     /// Opens a GPU that kernels can run on.
     pub fn open(rank: usize, ordinal: usize, gate: Arc<Gate>) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal).during(ordinal, "open it")?;
-        let (major, minor) = context.compute_capability().during(ordinal, "ask for its compute capability")?;
-        if (major, minor) != (9, 0) {
+        let capability = context.compute_capability().during(ordinal, "ask for its compute capability")?;
+        if capability != (9, 0) {
+            let (major, minor) = capability;
             return Err(Error::UnsupportedGpu { device: ordinal, major, minor });
         }
         let processors = context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok(Device {
             rank,
             ordinal,
+            capability,
             launches: context.new_stream().during(ordinal, "make a stream")?,
             copies: context.new_stream().during(ordinal, "make a stream")?,
             processors: processors.during(ordinal, "count its SMs")? as u32,

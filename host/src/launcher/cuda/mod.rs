@@ -93,7 +93,7 @@ impl Platform for Gpus {
     }
 
     fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
-        let modules = self.modules.load(spec, &self.devices)?;
+        let modules = self.modules.load(spec, &self.devices, false)?;
         Ok(Arc::new(GpuKernel::prepare(spec, &self.devices, modules, self.start_limit)?))
     }
 

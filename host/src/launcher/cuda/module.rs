@@ -10,7 +10,7 @@ use entwine_device::abi::{ChannelArg, Head, MatrixArg};
 
 use super::device::Device;
 use crate::error::Error;
-use crate::spec::{ArgumentKind, KernelSpec, VariantSpec};
+use crate::spec::{ArgumentKind, DeviceCode, KernelSpec, VariantSpec};
 
 /// Bytes for the log of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
@@ -38,9 +38,14 @@ unsafe impl Sync for Function {}
 pub(super) struct Modules(Mutex<HashMap<&'static str, Weak<[Module]>>>);
 
 impl Modules {
-    /// A kernel's module on each GPU.
-    pub fn load(&self, kernel: &'static KernelSpec, devices: &[Arc<Device>]) -> Result<Arc<[Module]>, Error> {
-        let ptx = kernel.ptx.ok_or(Error::NoDeviceCode { kernel: kernel.name })?;
+    /// A kernel's module on each GPU: the code that records a timeline, or that which doesn't.
+    pub fn load(
+        &self,
+        kernel: &'static KernelSpec,
+        devices: &[Arc<Device>],
+        timeline: bool,
+    ) -> Result<Arc<[Module]>, Error> {
+        let DeviceCode { ptx, .. } = code(kernel, devices, timeline)?;
         let mut loaded = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(modules) = loaded.get(ptx).and_then(Weak::upgrade) {
             return Ok(modules);
@@ -50,6 +55,21 @@ impl Modules {
         loaded.insert(ptx, Arc::downgrade(&modules));
         Ok(modules)
     }
+}
+
+/// The preferred one among a kernel's codes that run on all of these GPUs.
+fn code(kernel: &'static KernelSpec, devices: &[Arc<Device>], timeline: bool) -> Result<&'static DeviceCode, Error> {
+    if kernel.codes.is_empty() {
+        return Err(Error::NoDeviceCode { kernel: kernel.name });
+    }
+    let fits =
+        |code: &&DeviceCode| code.timeline == timeline && devices.iter().all(|gpu| code.target.runs_on(gpu.capability));
+    kernel.codes.iter().find(fits).ok_or_else(|| Error::NoFittingCode {
+        kernel: kernel.name,
+        wanted: if timeline { "code that records a timeline" } else { "code" },
+        capabilities: devices.iter().map(|gpu| format!("{}.{}", gpu.capability.0, gpu.capability.1)).collect(),
+        codes: kernel.codes.iter().map(ToString::to_string).collect(),
+    })
 }
 
 impl Module {

@@ -1,22 +1,18 @@
 //! `SPEC`: the kernel's description for the launcher, plain static data.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
 use super::{Variant, literal, walk};
-use crate::Build;
 use crate::extent::Extent;
 use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
+use crate::{Build, DeviceCode};
 
 /// The item `SPEC`, for hosts alone.
 pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> TokenStream {
     let name = kernel.name.to_string();
     let documentation = format!("What the launcher knows of `{name}`.");
-    let ptx = if build.ptx {
-        quote!(Option::Some(::core::include_str!(::core::env!("ENTWINE_PTX"))))
-    } else {
-        quote!(Option::None)
-    };
+    let codes = build.codes.iter().map(code);
     let dims = kernel.dims.iter().map(Ident::to_string);
     let stages = kernel.stages.iter().map(|stage| self::stage(stage, &kernel.dims));
     let channels = kernel.channels.iter().map(|channel| self::channel(channel, &kernel.dims));
@@ -31,7 +27,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
             use ::entwine::spec::*;
             KernelSpec {
                 name: #name,
-                ptx: #ptx,
+                codes: &[#(#codes),*],
                 dims: &[#(#dims),*],
                 stages: &[#(#stages),*],
                 channels: &[#(#channels),*],
@@ -39,6 +35,17 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
                 variants: &[#(#variants),*],
             }
         };
+    }
+}
+
+fn code(DeviceCode { target, timeline, variable }: &DeviceCode) -> TokenStream {
+    let target = Ident::new(target, Span::call_site());
+    quote! {
+        DeviceCode {
+            target: Target::#target,
+            timeline: #timeline,
+            ptx: ::core::include_str!(::core::env!(#variable)),
+        }
     }
 }
 
