@@ -2,6 +2,7 @@
 
 import ctypes
 from ctypes import byref, c_byte, c_float, c_int, c_int64, c_size_t, c_void_p
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -53,6 +54,16 @@ class CublasMp:
         self.call("MatrixDescriptorCreate", *sizes, c_int(BF16), grid, byref(matrix))
         return matrix
 
+    def registered(self, tensor):
+        """A copy of a tensor in memory that the other ranks' copies reach without a detour; `close` frees it."""
+        memory = c_void_p()
+        self.call("Malloc", self.column, byref(memory), c_size_t(2 * tensor.numel()))
+        words = dict(shape=tuple(tensor.shape), typestr="<i2", data=(memory.value, False), version=3)
+        copy = torch.as_tensor(SimpleNamespace(__cuda_array_interface__=words), device="cuda").view(torch.bfloat16)
+        copy.copy_(tensor)
+        copy.close = lambda: self.call("Free", self.column, memory)
+        return copy
+
     def product(self, op, rank_shape, algorithm):
         """A function of a and b (as stored: tokens × k, features × k) that returns tokens × features of this rank.
 
@@ -65,14 +76,14 @@ class CublasMp:
             b = self.matrix(k, features, k, n, self.row)
             a = self.matrix(k, tokens, k, share, self.row)
             d = self.matrix(features, tokens, n, share, self.column)
-            rows, inner = tokens, k
+            rows, inner, grid = tokens, k, self.column
         else:
             whole = op == "gemm_all_reduce"
             features, block = n, tokens if whole else share
             b = self.matrix(k * world, n, k, n, self.column)
             a = self.matrix(k * world, tokens, k, block, self.column)
             d = self.matrix(n, tokens * world if whole else tokens, n, block, self.row)
-            rows, inner = block, k * world
+            rows, inner, grid = block, k * world, self.row
         description = c_void_p()
         self.call("MatmulDescriptorCreate", byref(description), c_int(COMPUTE_F32))
         attributes = {TRANSA: TRANSPOSE, ALGORITHM: algorithm}
@@ -96,15 +107,16 @@ class CublasMp:
 
         device_bytes, host_bytes, workspace = c_size_t(), c_size_t(), c_void_p()
         self.call("Matmul_bufferSize", *arguments(out, out), byref(device_bytes), byref(host_bytes))
-        # Every rank must take part in this, whatever it needs.
-        self.call("Malloc", self.row, byref(workspace), c_size_t(max(device_bytes.value, 1)))
+        # Every rank must take part in this, whatever it needs. In memory of another grid than that of the result, it
+        # would not overlap.
+        self.call("Malloc", grid, byref(workspace), c_size_t(max(device_bytes.value, 1)))
         host = ctypes.create_string_buffer(max(host_bytes.value, 1))
 
         def run(left, right):
             self.call("Matmul", *arguments(left, right), workspace, device_bytes, host, host_bytes)
             return out
 
-        run.close = lambda: self.call("Free", self.row, workspace)
+        run.close = lambda: self.call("Free", grid, workspace)
         return run
 
 
