@@ -2,6 +2,7 @@
 
 mod cublaslt;
 mod fused;
+mod goals;
 mod gpus;
 mod library;
 mod limit;
@@ -63,7 +64,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Some(Command::Plot { files, folder }) => {
-            for file in plot::draw(&record::merge_peers(record::load(&files)?), &folder)? {
+            for file in plot::draw(&record::merge_peers(record::latest(record::load(&files)?)), &folder)? {
                 println!("{}", file.display());
             }
             Ok(())

@@ -54,7 +54,7 @@ fn series(records: &[&Record]) -> Vec<Series> {
         let times = [
             (format!("fused, {}", record.variant), record.ours_us),
             ("cuBLASLt + NCCL".into(), record.serial_us),
-            ("PyTorch fused".into(), record.torch_us),
+            ("PyTorch".into(), record.torch_us),
             ("cuBLASMp".into(), record.cublasmp_us),
         ];
         for (name, time) in times {
@@ -98,7 +98,7 @@ fn draw_one(file: &Path, title: &str, series: &[Series]) -> Result<()> {
         .x_desc("rows")
         .y_desc("time ÷ limit")
         .x_label_formatter(&|rows| format!("{rows:.0}"))
-        .y_label_formatter(&|time| format!("{time:.1}"))
+        .y_label_formatter(&|time| format!("{time:.2}"))
         .draw()?;
     chart
         .draw_series(LineSeries::new([(columns.start, 1.0), (columns.end, 1.0)], LIMIT_COLOUR.stroke_width(2)))?
@@ -140,7 +140,7 @@ mod tests {
             ]
         );
         let svg = fs::read_to_string(&files[0]).unwrap();
-        for text in ["limit", "fused, auto", "cuBLASLt + NCCL", "PyTorch fused", "llama7b on 2 GPUs, burst"] {
+        for text in ["limit", "fused, auto", "cuBLASLt + NCCL", "PyTorch", "llama7b on 2 GPUs, burst"] {
             assert!(svg.contains(text), "{text}");
         }
         fs::remove_dir_all(folder).unwrap();

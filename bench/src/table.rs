@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::record::{Record, Regime, merge_peers};
+use crate::goals;
+use crate::record::{Record, Regime, Timing, latest, merge_peers};
 use crate::shapes::Operation;
 
 /// Headings; what is in the columns from `fused` to `limit` is in units of the product alone.
@@ -15,7 +16,7 @@ const HEADINGS: [&str; 11] = [
     "product alone, µs",
     "fused",
     "cuBLASLt + NCCL",
-    "PyTorch fused",
+    "PyTorch",
     "cuBLASMp",
     "limit",
     "of the limit",
@@ -27,29 +28,33 @@ const TEXT_COLUMNS: [usize; 2] = [0, 2];
 const LEGEND: &str = "Times are medians of the slowest GPU, as multiples of cuBLASLt's matrix product alone on all \
     GPUs at once, measured in the same run. *Limit* is that product or the bytes on the wire, whichever takes longer; \
     *of the limit* is the limit divided by the fused time; *overlap* is the part of the time saved that could be \
-    saved, over cuBLASLt and NCCL one after the other.";
+    saved, over cuBLASLt and NCCL one after the other. A – stands for what was not measured or does not exist.";
 
 /// Tables for reading in a terminal.
 pub fn terminal(records: &[Record]) -> String {
     sections(records, presets::UTF8_FULL_CONDENSED, |operation, regime| format!("{operation}, {regime}"))
 }
 
-/// Tables in Markdown of all fused kernels' records, with what the numbers mean and where they, and the peers', are from.
+/// Tables in Markdown of all fused kernels' latest records, with what the numbers mean and where they, and the peers',
+/// are from.
 pub fn markdown(records: Vec<Record>) -> String {
+    let records = latest(records);
     let mut origins: Vec<_> = records.iter().map(origin).collect();
     origins.sort();
     origins.dedup();
     let records = merge_peers(records);
     let sections =
         sections(&records, presets::ASCII_MARKDOWN, |operation, regime| format!("### `{operation}`, {regime}\n"));
-    format!("{LEGEND}\n\n{}\n\n{sections}", origins.join("\n"))
+    let goals = goals::markdown(&records).map(|goals| goals + "\n").unwrap_or_default();
+    format!("{LEGEND}\n\n{}\n\n{goals}{sections}", origins.join("\n"))
 }
 
 /// Where a record is from, as an item of a list.
 fn origin(record: &Record) -> String {
     let Record { date, world, device, driver, libraries, .. } = record;
     let link = record.link_gbps.map(|gbps| format!(", {gbps:.0} GB/s each way")).unwrap_or_default();
-    format!("* {date}: {world} × {device}{link}; driver {driver}; {libraries}")
+    let timing = if record.timing == Timing::Eager { "; call by call" } else { "" };
+    format!("* {date}: {world} × {device}{link}; driver {driver}; {libraries}{timing}")
 }
 
 fn sections(records: &[Record], preset: &str, heading: impl Fn(Operation, Regime) -> String) -> String {
@@ -66,12 +71,17 @@ fn sections(records: &[Record], preset: &str, heading: impl Fn(Operation, Regime
 fn table(records: &[&Record], preset: &str) -> Table {
     let mut table = Table::new();
     table.load_preset(preset).set_header(HEADINGS).add_rows(records.iter().map(|record| row(record)));
+    right_align(&mut table, &TEXT_COLUMNS);
+    table
+}
+
+/// Puts the numbers of all columns but these below each other.
+pub fn right_align(table: &mut Table, text_columns: &[usize]) {
     for (index, column) in table.column_iter_mut().enumerate() {
-        if !TEXT_COLUMNS.contains(&index) {
+        if !text_columns.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
 }
 
 fn row(record: &Record) -> [String; HEADINGS.len()] {
