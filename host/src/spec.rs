@@ -80,6 +80,8 @@ pub struct StageSpec {
     pub ctas: Option<u32>,
     /// A thread of every CTA carries it, beside the other stages.
     pub moved: bool,
+    /// The inner extents of the matrix products that each tile computes, as far as its function shows them.
+    pub products: &'static [Extent],
     /// Indices of the channels that it sends on.
     pub sends: &'static [usize],
     /// Indices of the channels that it receives on.

@@ -21,6 +21,9 @@ pub trait Arguments<'a> {
     /// The kernel's element type `T`, if it has one.
     fn element() -> Option<ElementType>;
 
+    /// The arguments, in the order of [`KernelSpec::arguments`], to be looked at.
+    fn values(&self) -> Vec<ArgumentValue<'_>>;
+
     /// The arguments, in the order of [`KernelSpec::arguments`].
     fn into_values(self) -> Vec<ArgumentValue<'a>>;
 }

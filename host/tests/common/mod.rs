@@ -67,6 +67,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         order: "peers_first",
         ctas: None,
         moved: false,
+        products: &[],
         sends: &[0],
         receives: &[0],
     }],
@@ -110,6 +111,10 @@ impl<'a> Arguments<'a> for Args<'a> {
 
     fn element() -> Option<ElementType> {
         None
+    }
+
+    fn values(&self) -> Vec<ArgumentValue<'_>> {
+        vec![ArgumentValue::Matrix(self.a), ArgumentValue::Matrix(self.c)]
     }
 
     fn into_values(self) -> Vec<ArgumentValue<'a>> {

@@ -8,6 +8,7 @@ mod errors;
 mod extent;
 mod model;
 mod parse;
+mod products;
 mod roles;
 mod setting;
 mod tokens;

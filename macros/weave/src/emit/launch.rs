@@ -59,6 +59,7 @@ fn args(kernel: &Kernel) -> TokenStream {
     };
     let documentation = format!("The arguments of a launch of `{}`.", kernel.name);
     let fields = kernel.arguments.iter().map(field);
+    let seen = kernel.arguments.iter().map(seen);
     let values = kernel.arguments.iter().map(value);
     quote! {
         #[doc = #documentation]
@@ -74,6 +75,10 @@ fn args(kernel: &Kernel) -> TokenStream {
 
             fn element() -> ::core::option::Option<::entwine::spec::ElementType> {
                 #element
+            }
+
+            fn values(&self) -> ::entwine::__private::Vec<::entwine::ArgumentValue<'_>> {
+                ::core::convert::From::from([#(#seen),*])
             }
 
             fn into_values(self) -> ::entwine::__private::Vec<::entwine::ArgumentValue<'a>> {
@@ -101,6 +106,15 @@ fn field(argument: &Argument) -> TokenStream {
         #(#attributes)*
         #documentation
         pub #name: #ty
+    }
+}
+
+/// An argument to be looked at.
+fn seen(argument: &Argument) -> TokenStream {
+    let name = &argument.name;
+    match &argument.kind {
+        ArgumentKind::Matrix(_) => quote!(::entwine::ArgumentValue::Matrix(&*self.#name)),
+        ArgumentKind::Scalar(_) => value(argument),
     }
 }
 

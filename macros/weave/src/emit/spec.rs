@@ -6,7 +6,7 @@ use quote::quote;
 use super::{Variant, literal, walk};
 use crate::extent::Extent;
 use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
-use crate::{Build, DeviceCode};
+use crate::{Build, DeviceCode, products};
 
 /// The item `SPEC`, for hosts alone.
 pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> TokenStream {
@@ -14,7 +14,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     let documentation = format!("What the launcher knows of `{name}`.");
     let codes = build.codes.iter().map(code);
     let dims = kernel.dims.iter().map(Ident::to_string);
-    let stages = kernel.stages.iter().map(|stage| self::stage(stage, &kernel.dims));
+    let stages = kernel.stages.iter().map(|stage| self::stage(kernel, stage));
     let channels = kernel.channels.iter().map(|channel| self::channel(channel, &kernel.dims));
     let arguments = kernel.arguments.iter().map(|argument| self::argument(argument, &kernel.dims));
     let variants = variants.iter().map(|variant| self::variant(variant, walk::moves(kernel)));
@@ -49,9 +49,9 @@ fn code(DeviceCode { target, timeline, variable }: &DeviceCode) -> TokenStream {
     }
 }
 
-fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
+fn stage(kernel: &Kernel, stage: &Stage) -> TokenStream {
     let name = stage.name().to_string();
-    let grid = extents(&stage.grid, dims);
+    let grid = extents(&stage.grid, &kernel.dims);
     let order = stage.order.name.to_string();
     let ctas = match stage.ctas {
         Some(ctas) => {
@@ -61,6 +61,7 @@ fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
         None => quote!(Option::None),
     };
     let moved = stage.moved;
+    let products = products::inner_extents(kernel, stage).into_iter().map(|extent| extent.in_spec(&kernel.dims));
     let sends = stage.ports().filter(|(_, port)| port.send.is_some()).map(|(_, port)| literal(port.channel));
     let receives = stage.ports().filter(|(_, port)| port.receive.is_some()).map(|(_, port)| literal(port.channel));
     quote! {
@@ -70,6 +71,7 @@ fn stage(stage: &Stage, dims: &[Ident]) -> TokenStream {
             order: #order,
             ctas: #ctas,
             moved: #moved,
+            products: &[#(#products),*],
             sends: &[#(#sends),*],
             receives: &[#(#receives),*],
         }
