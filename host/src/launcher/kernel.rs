@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, KernelType};
-use crate::choice::{Choice, Pins};
+use crate::choice::{Choice, Chooser, Plan};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::injection::{Injected, Injection};
@@ -27,9 +27,8 @@ pub struct Kernel<K> {
 }
 
 /// What a kernel's user has set.
-#[derive(Clone)]
 pub(crate) struct Settings {
-    pub pins: Pins,
+    pub chooser: Chooser,
     pub deadline: Duration,
 }
 
@@ -40,7 +39,7 @@ impl<K: KernelType> Kernel<K> {
     /// On GPUs: the kernel was built without device code, the driver could not compile it, or a CTA does not fit.
     pub fn load(world: &World) -> Result<Self, Error> {
         let loaded = Arc::new(Loaded::new(K::SPEC, world)?);
-        let settings = Settings { pins: Pins::of(K::SPEC), deadline: Duration::from_secs(10) };
+        let settings = Settings { chooser: Chooser::new(K::SPEC), deadline: Duration::from_secs(10) };
         Ok(Kernel { loaded, settings, kernel: PhantomData })
     }
 
@@ -50,7 +49,7 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// The kernel was not compiled for it.
     pub fn with_tile(mut self, tile: (u32, u32)) -> Result<Self, Error> {
-        self.settings.pins.pin_tile(tile)?;
+        self.settings.chooser.pin(|pins| pins.pin_tile(tile))?;
         Ok(self)
     }
 
@@ -63,7 +62,7 @@ impl<K: KernelType> Kernel<K> {
     /// With at most this many transfers of a rank over the link at once in every launch; 0 is any number. A saturated
     /// link slows the loads of a matmul; fewer than 8 don't fill it.
     pub fn with_link_limit(mut self, transfers: u32) -> Self {
-        self.settings.pins.pin_link_limit(transfers);
+        self.settings.chooser.pin(|pins| pins.pin_link_limit(transfers));
         self
     }
 
@@ -72,7 +71,7 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// There is no such channel, or its declaration says otherwise.
     pub fn with_carriage(mut self, channel: &str, carriage: Carriage) -> Result<Self, Error> {
-        self.settings.pins.pin_carriage(channel, carriage)?;
+        self.settings.chooser.pin(|pins| pins.pin_carriage(channel, carriage))?;
         Ok(self)
     }
 
@@ -80,7 +79,7 @@ impl<K: KernelType> Kernel<K> {
     /// every launch; 0 is all. Where a rank has few rows, less of the right operand is then read twice, and the link is
     /// used throughout the launch.
     pub fn with_span(mut self, columns: u32) -> Self {
-        self.settings.pins.span = Some(columns);
+        self.settings.chooser.pin(|pins| pins.span = Some(columns));
         self
     }
 
@@ -89,7 +88,7 @@ impl<K: KernelType> Kernel<K> {
     /// # Errors
     /// The kernel was not compiled for its tile, or its channels can't be carried so.
     pub fn with_choice(mut self, choice: &Choice) -> Result<Self, Error> {
-        self.settings.pins.pin_all(choice)?;
+        self.settings.chooser.pin(|pins| pins.pin_all(choice))?;
         Ok(self)
     }
 
@@ -101,6 +100,15 @@ impl<K: KernelType> Kernel<K> {
         let injected = Injected::resolve(K::SPEC, self.loaded.world().ranks(), injection)?;
         self.loaded.inject(injected);
         Ok(())
+    }
+
+    /// What a launch with these arguments would be: how it would be carried out and why, what it would put on the wire,
+    /// and what it is expected to take. Nothing is started.
+    ///
+    /// # Errors
+    /// As for [`Kernel::launch`].
+    pub fn plan<'a>(&self, arguments: &impl Arguments<'a, Kernel = K>) -> Result<Plan, Error> {
+        self.look_at(arguments)?.plan()
     }
 
     /// Starts the kernel on every rank.
@@ -167,6 +175,10 @@ impl<K: KernelType> Kernel<K> {
         let request = self.check(arguments)?;
         let flight = self.loaded.launch(&request, streams, record)?;
         Ok(Launch::new(self.loaded.clone(), flight))
+    }
+
+    fn look_at<'a, A: Arguments<'a, Kernel = K>>(&self, arguments: &A) -> Result<Request, Error> {
+        Request::check(K::SPEC, self.loaded.world(), &self.settings, A::element(), arguments.values())
     }
 
     fn check<'a, A: Arguments<'a, Kernel = K>>(&self, arguments: A) -> Result<Request, Error> {

@@ -30,7 +30,7 @@ pub(crate) mod variant;
 pub(crate) mod world;
 
 pub use arguments::{ArgumentValue, Arguments, KernelType};
-pub use choice::Choice;
+pub use choice::{ChannelPlan, Choice, Device, Origin, Plan, Prediction, StagePlan};
 pub use element::TensorElement;
 pub use error::Error;
 pub use fault::Fault;

@@ -18,6 +18,9 @@ pub(crate) trait Platform: Send + Sync {
     /// The CUDA context of a rank; `None` on simulated ranks.
     fn context(&self, rank: usize) -> Option<&Arc<CudaContext>>;
 
+    /// What the driver calls the GPUs; `None` on simulated ranks.
+    fn gpu_name(&self) -> Option<String>;
+
     /// How many tiles a rank works on at a time: its SMs.
     fn processors(&self) -> u32;
 

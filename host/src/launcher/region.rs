@@ -103,7 +103,7 @@ impl Layout {
 
 impl ItemSpec {
     /// The columns of a slot, and its bytes: each row is padded to whole lines.
-    fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<(u32, u64)> {
+    pub(crate) fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<(u32, u64)> {
         let (ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns }) = self;
         let columns = columns.value(sizes)?;
         let row = (columns as u64 * element.resolve(variant).size() as u64).next_multiple_of(LINE);

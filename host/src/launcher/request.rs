@@ -1,11 +1,12 @@
 //! What a launch is asked to do, once its arguments have been found right.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use entwine_device::abi::{ChannelArg, Head, MAX_DIMS, NONE};
 
 use crate::arguments::{ArgumentValue, Bound};
-use crate::choice::Choice;
+use crate::choice::{Choice, Chosen, Plan};
 use crate::dims;
 use crate::error::Error;
 use crate::extent::Sizes;
@@ -16,7 +17,6 @@ use crate::params::params;
 use crate::platform::Work;
 use crate::region::{Layout, Region};
 use crate::spec::{ArgumentKind, ElementType, KernelSpec};
-use crate::variant;
 use crate::world::World;
 
 /// Arguments that fit the kernel and each other, and the variant that serves them.
@@ -24,8 +24,8 @@ pub(crate) struct Request {
     kernel: &'static KernelSpec,
     world: World,
     deadline: Duration,
-    choice: Choice,
-    variant: usize,
+    element: ElementType,
+    chosen: Arc<Chosen>,
     dims: [u32; MAX_DIMS],
     /// Where its channels lie in a region.
     pub layout: Layout,
@@ -45,14 +45,13 @@ impl Request {
         let element = element.unwrap_or(kernel.variants[0].element);
         let arguments = Bound::check(kernel, world, element, values)?;
         let dims = dims::bind(kernel, &arguments)?;
-        let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: (1, 1) };
-        let processors = world.platform().processors();
-        let (variant, choice) = variant::choose(kernel, element, &settings.pins, sizes, processors)?;
-        let sizes = Sizes { tile: choice.tile, ..sizes };
+        let chosen = settings.chooser.choose(world, element, dims)?;
+        let Choice { tile, carriages, .. } = &chosen.choice;
+        let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: *tile };
         dims::check(kernel, &arguments, &sizes)?;
-        let layout = Layout::of(kernel, element, &sizes, &choice.carriages)?;
+        let layout = Layout::of(kernel, element, &sizes, carriages)?;
         let deadline = settings.deadline;
-        Ok(Request { kernel, world: world.clone(), deadline, choice, variant, dims, layout, arguments })
+        Ok(Request { kernel, world: world.clone(), deadline, element, chosen, dims, layout, arguments })
     }
 
     /// Why launches cannot take these in turns: they must be alike in all but their matrices and scalars.
@@ -66,13 +65,19 @@ impl Request {
         ))
     }
 
+    /// What its launch would be.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let ranks = self.world.ranks() as u32;
+        Plan::new(self.kernel, self.element, &self.dims, ranks, &self.chosen, self.world.gpu())
+    }
+
     fn dims(&self) -> &[u32] {
         &self.dims[..self.kernel.dims.len()]
     }
 
     /// The variant's index.
     pub fn variant(&self) -> usize {
-        self.variant
+        self.chosen.variant
     }
 
     /// Lays out each rank's parameters.
@@ -89,7 +94,7 @@ impl Request {
             injected.apply(self.kernel, &channels, &mut heads)?;
         }
         let params = heads.iter().map(|head| self.params(head, &channels)).collect::<Result<_, Error>>()?;
-        Ok(Work { variant: self.variant, params, regions: region.addresses(), ctas })
+        Ok(Work { variant: self.variant(), params, regions: region.addresses(), ctas })
     }
 
     fn head(&self, rank: usize, region: &Region, faults: &FaultBoard, ctas: u32) -> Head {
@@ -97,12 +102,12 @@ impl Request {
             rank: rank as u32,
             world: self.world.ranks() as u32,
             ctas,
-            link_limit: self.choice.link_limit,
+            link_limit: self.chosen.choice.link_limit,
             deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
             regions: region.table(rank),
             fault: faults.address(rank),
             fabric: 0,
-            span: self.choice.span,
+            span: self.chosen.choice.span,
             drop_channel: NONE,
             drop_slot: NONE,
             dims: self.dims,

@@ -46,6 +46,10 @@ impl Platform for SimulatedRanks {
         None
     }
 
+    fn gpu_name(&self) -> Option<String> {
+        None
+    }
+
     fn processors(&self) -> u32 {
         self.0.ctas
     }

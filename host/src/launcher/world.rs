@@ -7,6 +7,7 @@ use std::time::Duration;
 use cudarc::driver::CudaContext;
 use entwine_device::abi::MAX_WORLD;
 
+use crate::choice::Device;
 use crate::cuda::Gpus;
 use crate::error::Error;
 use crate::memory::{Allocation, Allocator};
@@ -102,6 +103,16 @@ impl World {
     pub fn guards_intact(&self) -> Result<bool, Error> {
         self.synchronize()?;
         self.0.allocator.guards_intact()
+    }
+
+    /// The kind of its GPUs; `None` for simulated ranks.
+    pub(crate) fn gpu(&self) -> Option<Device> {
+        Some(Device::named(self.0.platform.gpu_name()?, self.0.platform.processors()))
+    }
+
+    /// What choices go by: the kind of its GPUs, or one with as many processors as a simulated rank.
+    pub(crate) fn device(&self) -> Device {
+        self.gpu().unwrap_or_else(|| Device::named("simulated".into(), self.0.platform.processors()))
     }
 
     pub(crate) fn platform(&self) -> &dyn Platform {

@@ -15,6 +15,8 @@ use crate::error::Error;
 pub(super) struct Device {
     pub rank: usize,
     pub ordinal: usize,
+    /// As the driver has it.
+    pub name: String,
     pub context: Arc<CudaContext>,
     /// Its compute capability, `(major, minor)`.
     pub capability: (i32, i32),
@@ -44,6 +46,7 @@ impl Device {
             capability,
             launches: context.new_stream().during(ordinal, "make a stream")?,
             copies: context.new_stream().during(ordinal, "make a stream")?,
+            name: context.name().during(ordinal, "ask for its name")?,
             processors: processors.during(ordinal, "count its SMs")? as u32,
             context,
             gate,

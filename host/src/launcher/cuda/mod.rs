@@ -65,6 +65,12 @@ impl Platform for Gpus {
         Some(&self.devices[rank].context)
     }
 
+    fn gpu_name(&self) -> Option<String> {
+        let mut names: Vec<_> = self.devices.iter().map(|device| device.name.as_str()).collect();
+        names.dedup();
+        Some(names.join(" and "))
+    }
+
     fn processors(&self) -> u32 {
         self.devices.iter().map(|device| device.processors).min().expect("a world has a rank")
     }
