@@ -282,8 +282,12 @@ fn simulated_ranks_refuse_what_only_gpus_have() {
     assert_eq!(error, "simulated ranks have no memory that cudarc allocates");
     let kernel = Kernel::<ReduceScatter>::load(&world).unwrap();
     let a = input(&world, 0, [64, 64]);
-    let error = kernel.launch_on(&[], Args { a: &a, c: &mut output(&world, [64, 64]) }).unwrap_err().to_string();
-    assert_eq!(error, "kernel `reduce_scatter`: simulated ranks have no CUDA streams; use `launch`");
+    let mut c = output(&world, [64, 64]);
+    let no_streams = "kernel `reduce_scatter`: simulated ranks have no CUDA streams; use `launch`";
+    assert_eq!(kernel.launch_on(&[], Args { a: &a, c: &mut c }).unwrap_err().to_string(), no_streams);
+    // SAFETY: nothing is replayed.
+    let error = unsafe { kernel.capture_on(&[], Args { a: &a, c: &mut c }) }.unwrap_err();
+    assert_eq!(error.to_string(), no_streams);
 }
 
 #[test]

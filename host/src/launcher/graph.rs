@@ -9,7 +9,8 @@ use crate::launch::Launch;
 use crate::loaded::{BuiltGraph, Loaded};
 use crate::request::Request;
 
-/// A number of launches in a row. It borrows their arguments, so that nothing else writes to what it writes to.
+/// A number of launches in a row. It borrows their arguments, so that nothing else writes to what it writes to. For
+/// launches among other work in a graph of your own, see [`Kernel::capture_on`](crate::Kernel::capture_on).
 pub struct Graph<'a> {
     kernel: Arc<Loaded>,
     /// What its launches do, in turns: all the same, but for the matrices and scalars.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, KernelType};
+use crate::capture::Captured;
 use crate::choice::{Choice, Chooser, Plan};
 use crate::error::Error;
 use crate::graph::Graph;
@@ -153,6 +154,36 @@ impl<K: KernelType> Kernel<K> {
     ) -> Result<Graph<'a>, Error> {
         let requests = arguments.into_iter().map(|arguments| self.check(arguments)).collect::<Result<_, _>>()?;
         Graph::new(&self.loaded, requests, launches)
+    }
+
+    /// Adds a launch to the CUDA graphs that the user's own streams are capturing: one stream for each rank, on its GPU.
+    /// Every replay of the graphs is then a launch.
+    ///
+    /// On each rank, replays and other launches on the world must run one after the other, in an order that is the same
+    /// on all ranks: put them on the same streams (others with [`Kernel::launch_on`]), or wait for the ones before the
+    /// others are started. A rank's replay waits for those of the other ranks, so start it on all of them before
+    /// anything that may block. Where the order differs, launches wait for each other until their deadline, and
+    /// [`Captured::wait`] reports it.
+    ///
+    /// Captured launches share nothing with the kernel's other launches, whatever their shapes and failures. Those whose
+    /// channels have the same extents share their memory, so that a graph may hold many.
+    ///
+    /// # Safety
+    /// This crate sees nothing of the replays. From the capture until the last replay has ended, the result must be kept,
+    /// and what the launch reads and writes must be accessed in the order of the replays' streams alone, or when no
+    /// replay runs: host access to a tensor does not wait for them.
+    ///
+    /// # Errors
+    /// As for [`Kernel::launch`]; a stream that is not being captured; simulated ranks. After an error, what the streams
+    /// have captured is to be thrown away.
+    pub unsafe fn capture_on<'a>(
+        &self,
+        streams: &[crate::Stream],
+        arguments: impl Arguments<'a, Kernel = K>,
+    ) -> Result<Captured, Error> {
+        let request = self.check(arguments)?;
+        let pinned = self.loaded.capture(&request, streams)?;
+        Ok(Captured::new(self.loaded.clone(), pinned, request.matrices().collect()))
     }
 
     /// Launches the kernel, waits for it and tells what each CTA did when. Nothing else should run on the world

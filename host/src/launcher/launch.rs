@@ -178,14 +178,15 @@ impl Launches {
     }
 }
 
-/// The fault records of one launch, one for each rank, readable at any time.
+/// The fault records of one launch, or of captured ones, one for each rank, readable at any time.
 pub(crate) struct FaultBoard {
     memory: Allocation,
     ranks: usize,
 }
 
 impl FaultBoard {
-    fn new(world: &World) -> Result<Self, Error> {
+    /// A board without a fault.
+    pub fn new(world: &World) -> Result<Self, Error> {
         let ranks = world.ranks();
         let bytes = ranks * size_of::<FaultRecord>();
         Ok(FaultBoard { memory: Allocation::plain(world.platform().allocate_shared(bytes)?, bytes), ranks })
@@ -197,14 +198,19 @@ impl FaultBoard {
     }
 
     /// Whether there is a fault on it. May be asked while the launch runs.
-    fn is_marked(&self) -> bool {
+    pub fn is_marked(&self) -> bool {
         let kind = |rank| (self.address(rank) + offset_of!(FaultRecord, kind) as u64) as *mut u32;
         // SAFETY: the host and every rank reach the board at the same address, and the word is aligned.
         (0..self.ranks).any(|rank| unsafe { AtomicU32::from_ptr(kind(rank)) }.load(Ordering::Acquire) != 0)
     }
 
+    /// Takes all faults off it. No launch may be writing to it.
+    pub fn clear(&self) -> Result<(), Error> {
+        self.memory.fill(Area::flat(0, self.ranks * size_of::<FaultRecord>()), &[0])
+    }
+
     /// The fault that explains the others best. No launch may be writing to the board.
-    fn read(&self, kernel: &'static KernelSpec) -> Result<Option<Fault>, Error> {
+    pub fn read(&self, kernel: &'static KernelSpec) -> Result<Option<Fault>, Error> {
         let mut faults = Vec::new();
         for rank in 0..self.ranks {
             let mut bytes = [0; size_of::<FaultRecord>()];

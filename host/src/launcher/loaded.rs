@@ -1,8 +1,9 @@
 //! A loaded kernel, whatever its type: its region and its launches.
 
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use crate::capture::Pinned;
 use crate::error::Error;
 use crate::injection::Injected;
 use crate::launch::{FaultBoard, InFlight, Launches};
@@ -29,6 +30,8 @@ struct State {
     injected: Option<Injected>,
     /// A launch failed while it was being started.
     in_doubt: bool,
+    /// What captured launches use, for each layout of those that there are.
+    pinned: Vec<Weak<Pinned>>,
     /// Counts up when the region has moved, or fault boards are no longer clean: graphs are then built anew.
     generation: u64,
 }
@@ -105,6 +108,29 @@ impl Loaded {
         state.start(requests, faults, streams, false, |schedule| replay.clone().start(schedule))
     }
 
+    /// Adds a launch to what the streams capture. Its replays use what is returned.
+    pub fn capture(&self, request: &Request, streams: &[crate::Stream]) -> Result<Arc<Pinned>, Error> {
+        let mut state = self.lock();
+        let mut pinned = None;
+        self.program.capture(streams, &mut || {
+            let Pinned { region, faults, .. } = &**pinned.insert(state.pinned(&self.world, &request.layout)?);
+            request.work(region, faults, self.program.resident(request.variant()), state.injected.take())
+        })?;
+        Ok(pinned.expect("the launch was prepared"))
+    }
+
+    /// Waits for the streams on which captured launches were replayed, and says what became of those.
+    pub fn wait_captured(&self, pinned: &Pinned, streams: &[crate::Stream]) -> Result<(), Error> {
+        let waited = self.program.await_streams(streams, &pinned.region.addresses());
+        let _state = self.lock();
+        let fault = if pinned.faults.is_marked() { pinned.faults.read(self.spec)? } else { None };
+        let outcome = fault.map_or(waited, |fault| Err(Error::Fault(Arc::new(fault))));
+        if matches!(outcome, Err(Error::Fault(_) | Error::NotStarted { .. })) {
+            pinned.recover()?;
+        }
+        outcome
+    }
+
     /// Waits for a launch, and for those before it, and says what became of it.
     pub fn settle(&self, flight: &InFlight) -> Result<(), Error> {
         // Without the lock, so that others can launch meanwhile.
@@ -156,6 +182,17 @@ impl State {
         Ok(())
     }
 
+    /// What captured launches with this layout use.
+    fn pinned(&mut self, world: &World, layout: &Layout) -> Result<Arc<Pinned>, Error> {
+        self.pinned.retain(|pinned| pinned.strong_count() > 0);
+        if let Some(pinned) = self.pinned.iter().filter_map(Weak::upgrade).find(|pinned| pinned.layout == *layout) {
+            return Ok(pinned);
+        }
+        let pinned = Arc::new(Pinned::new(world, layout)?);
+        self.pinned.push(Arc::downgrade(&pinned));
+        Ok(pinned)
+    }
+
     fn start(
         &mut self,
         requests: &[Request],
@@ -171,8 +208,7 @@ impl State {
             self.in_doubt = true;
         })?;
         self.layout = Some(layout.clone());
-        let matrices = requests.iter().flat_map(|request| &request.arguments.matrices);
-        let matrices = matrices.flat_map(|matrix| matrix.ranks.iter().cloned());
+        let matrices = requests.iter().flat_map(Request::matrices);
         let flight = Arc::new(InFlight::new(run, faults.clone(), matrices.collect()));
         self.launches.push(flight.clone());
         Ok(flight)

@@ -1,6 +1,7 @@
 //! The host's side: worlds, tensors, and the launch of kernels.
 
 pub(crate) mod arguments;
+pub(crate) mod capture;
 pub(crate) mod choice;
 pub(crate) mod cuda;
 pub(crate) mod dims;
@@ -30,6 +31,7 @@ pub(crate) mod variant;
 pub(crate) mod world;
 
 pub use arguments::{ArgumentValue, Arguments, KernelType};
+pub use capture::Captured;
 pub use choice::{ChannelPlan, Choice, Device, Origin, Plan, Prediction, StagePlan};
 pub use element::TensorElement;
 pub use error::Error;

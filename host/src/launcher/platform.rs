@@ -104,6 +104,14 @@ pub(crate) trait Program: Send + Sync {
     /// it is not known what has begun.
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error>;
 
+    /// Adds the work that `prepare` returns to what the user's streams capture, one for each rank. `prepare` may allocate.
+    fn capture(&self, streams: &[crate::Stream], prepare: &mut dyn FnMut() -> Result<Work, Error>)
+    -> Result<(), Error>;
+
+    /// Waits until the streams, one for each rank, have done all that was put on them. A captured launch on these
+    /// regions that a rank has not begun, twice the world's start limit after another one has, is stopped and an error.
+    fn await_streams(&self, streams: &[crate::Stream], regions: &[u64]) -> Result<(), Error>;
+
     /// Prepares `launches` launches in a row, to be started many times. They do these works in turns, which differ
     /// in their parameters only.
     fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error>;

@@ -17,6 +17,7 @@ use crate::params::params;
 use crate::platform::Work;
 use crate::region::{Layout, Region};
 use crate::spec::{ArgumentKind, ElementType, KernelSpec};
+use crate::tensor::RankMatrix;
 use crate::world::World;
 
 /// Arguments that fit the kernel and each other, and the variant that serves them.
@@ -78,6 +79,11 @@ impl Request {
     /// The variant's index.
     pub fn variant(&self) -> usize {
         self.chosen.variant
+    }
+
+    /// Its matrices on every rank.
+    pub fn matrices(&self) -> impl Iterator<Item = Arc<RankMatrix>> {
+        self.arguments.matrices.iter().flat_map(|matrix| matrix.ranks.iter().cloned())
     }
 
     /// Lays out each rank's parameters.

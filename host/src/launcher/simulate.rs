@@ -98,11 +98,19 @@ impl Program for SimulatedKernel {
     }
 
     fn check(&self, streams: Option<&[crate::Stream]>, _record: bool) -> Result<(), Error> {
-        if streams.is_none() {
-            return Ok(());
-        }
-        let problem = "simulated ranks have no CUDA streams; use `launch`".into();
-        Err(Error::Launch { kernel: self.spec.name, problem })
+        if streams.is_some() { self.no_streams() } else { Ok(()) }
+    }
+
+    fn capture(
+        &self,
+        _streams: &[crate::Stream],
+        _prepare: &mut dyn FnMut() -> Result<Work, Error>,
+    ) -> Result<(), Error> {
+        self.no_streams()
+    }
+
+    fn await_streams(&self, _streams: &[crate::Stream], _regions: &[u64]) -> Result<(), Error> {
+        self.no_streams()
     }
 
     fn start(&self, work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
@@ -127,6 +135,11 @@ impl Replay for SimulatedReplay {
 }
 
 impl SimulatedKernel {
+    fn no_streams(&self) -> Result<(), Error> {
+        let problem = "simulated ranks have no CUDA streams; use `launch`".into();
+        Err(Error::Launch { kernel: self.spec.name, problem })
+    }
+
     fn start_in_turns(&self, turns: &[Work], launches: u32, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
         if schedule.fenced {
             self.ranks.synchronize();

@@ -70,6 +70,13 @@ impl Device {
         })
     }
 
+    /// Whether what is put on a stream of this GPU is captured.
+    pub fn is_capturing(&self, stream: &CudaStream) -> Result<bool, Error> {
+        // SAFETY: the stream is alive.
+        let status = self.with("look at a stream", || unsafe { result::stream::is_capturing(stream.cu_stream()) })?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
     /// Holds its own stream of launches up.
     pub fn delay(&self, by: Duration) -> Result<(), Error> {
         unsafe extern "C" fn sleep(by: *mut c_void) {

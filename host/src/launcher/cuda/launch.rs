@@ -18,9 +18,9 @@ use crate::platform::{Program, Replay, Run, Schedule, Work};
 use crate::spec::KernelSpec;
 
 /// How long a host thread looks for the end of a launch without sleeping.
-const SPIN: Duration = Duration::from_micros(500);
+pub(super) const SPIN: Duration = Duration::from_micros(500);
 /// How long it sleeps between looks after that.
-const NAP: Duration = Duration::from_micros(50);
+pub(super) const NAP: Duration = Duration::from_micros(50);
 
 /// A kernel on every GPU of a world.
 pub(super) struct GpuKernel {
@@ -76,28 +76,10 @@ impl Program for GpuKernel {
             return refuse("GPUs keep no record of what happens when; record it on simulated ranks".into());
         }
         let Some(own) = streams else { return Ok(()) };
-        if own.len() != self.devices.len() {
-            return refuse(format!(
-                "expected one stream for each of the {} ranks, found {}",
-                self.devices.len(),
-                own.len()
-            ));
-        }
+        self.check_streams(own)?;
         for (device, stream) in self.devices.iter().zip(own) {
-            let Device { rank, ordinal, .. } = **device;
-            if stream.context().cu_ctx() != device.context.cu_ctx() {
-                return refuse(format!(
-                    "the stream of rank {rank} must belong to the primary context of GPU {ordinal}, and belongs to \
-                     another one, of GPU {}",
-                    stream.context().ordinal()
-                ));
-            }
-            let capturing = device.with("look at a stream", || unsafe {
-                // SAFETY: the stream is alive.
-                result::stream::is_capturing(stream.cu_stream())
-            })?;
-            if capturing != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-                return refuse(format!("the stream of rank {rank} is being captured, which launches do not support"));
+            if device.is_capturing(stream)? {
+                return refuse(format!("the stream of rank {} is being captured; use `capture_on`", device.rank));
             }
         }
         Ok(())
@@ -105,16 +87,20 @@ impl Program for GpuKernel {
 
     fn start(&self, mut work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
         let regions = work.regions.clone();
-        self.start_with(regions, schedule, None, |device, stream| {
-            let shape = self.shape(&work);
-            let params = &mut [work.params[device.rank].as_mut_ptr().cast()];
-            // SAFETY: the entry takes one parameter, of this size and layout; a launch in flight holds what it
-            // points at.
-            device.with("launch a kernel", || unsafe {
-                let function = self.function(work.variant, device.rank);
-                result::launch_kernel(function, shape.grid, shape.block, shape.shared_bytes, stream.cu_stream(), params)
-            })
-        })
+        // A launch in flight holds what its parameters point at.
+        self.start_with(regions, schedule, None, |device, stream| self.enqueue(&mut work, device, stream))
+    }
+
+    fn capture(
+        &self,
+        streams: &[crate::Stream],
+        prepare: &mut dyn FnMut() -> Result<Work, Error>,
+    ) -> Result<(), Error> {
+        self.capture(streams, prepare)
+    }
+
+    fn await_streams(&self, streams: &[crate::Stream], regions: &[u64]) -> Result<(), Error> {
+        self.await_streams(streams, regions)
     }
 
     fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error> {
@@ -145,6 +131,46 @@ impl GpuKernel {
         let variant = &self.spec.variants[work.variant];
         let (grid, block) = ((work.ctas, 1, 1), (variant.threads, 1, 1));
         LaunchShape { grid, block, shared_bytes: variant.shared_bytes }
+    }
+
+    /// Puts a rank's share of `work` on a stream.
+    pub fn enqueue(&self, work: &mut Work, device: &Device, stream: &CudaStream) -> Result<(), Error> {
+        let (function, shape) = (self.function(work.variant, device.rank), self.shape(work));
+        let params = &mut [work.params[device.rank].as_mut_ptr().cast()];
+        // SAFETY: the entry takes one parameter, of this size and layout, which the driver copies.
+        device.with("launch a kernel", || unsafe {
+            result::launch_kernel(function, shape.grid, shape.block, shape.shared_bytes, stream.cu_stream(), params)
+        })
+    }
+
+    /// Refuses streams that are not one for each rank, on its GPU.
+    pub fn check_streams(&self, streams: &[crate::Stream]) -> Result<(), Error> {
+        let refuse = |problem| Err(Error::Launch { kernel: self.spec.name, problem });
+        let (expected, found) = (self.devices.len(), streams.len());
+        if found != expected {
+            return refuse(format!("expected one stream for each of the {expected} ranks, found {found}"));
+        }
+        for (device, stream) in self.devices.iter().zip(streams) {
+            let Device { rank, ordinal, .. } = **device;
+            if stream.context().cu_ctx() != device.context.cu_ctx() {
+                return refuse(format!(
+                    "the stream of rank {rank} must belong to the primary context of GPU {ordinal}, and belongs to \
+                     another one, of GPU {}",
+                    stream.context().ordinal()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a rank may take to begin.
+    pub fn start_limit(&self) -> Duration {
+        self.start_limit
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &'static KernelSpec {
+        self.spec
     }
 
     /// Starts on each rank what `launch` enqueues on its stream, after all that was started there before.
@@ -181,7 +207,7 @@ impl GpuKernel {
                 launch(device, stream).and_then(|()| device.with("mark the end of a launch", || end.record(stream)));
             if let Err(error) = launched {
                 // The ranks that have begun would wait for this one for ever.
-                run.abort();
+                abort(&run.devices, &run.regions);
                 run.drain()?;
                 return Err(error);
             }
@@ -189,6 +215,30 @@ impl GpuKernel {
         }
         Ok(Arc::new(run))
     }
+}
+
+/// Stops what runs on these regions, one of each rank.
+pub(super) fn abort(devices: &[Arc<Device>], regions: &[u64]) {
+    for (device, region) in devices.iter().zip(regions) {
+        let word = region + offset_of!(Control, abort) as u64;
+        // SAFETY: the word lies in the rank's region. It is copied and not set, since that would take an SM,
+        // and the launch may hold them all. If the GPU fails, there is nothing to stop there.
+        let _ = device.copy("stop a launch", |stream| unsafe { result::memcpy_htod_async(word, &[1u32], stream) });
+    }
+}
+
+/// The epochs that a rank has ended last, and begun last, on its region. May be asked at any time.
+pub(super) fn epochs(device: &Device, region: u64) -> Result<(u32, u32), Error> {
+    let word = |offset: usize| {
+        let mut word = [0];
+        // SAFETY: the word lies in the rank's region.
+        device.copy("look whether a launch has begun", |stream| unsafe {
+            result::memcpy_dtoh_async(&mut word, region + offset as u64, stream)
+        })?;
+        Ok(word[0])
+    };
+    let ended = word(offset_of!(Control, epoch))?;
+    Ok((ended, word(offset_of!(Control, started) + device.rank * size_of::<u32>())?))
 }
 
 struct GpuRun {
@@ -215,32 +265,14 @@ impl GpuRun {
         Ok(true)
     }
 
-    /// Stops every rank.
-    fn abort(&self) {
-        for (device, region) in self.devices.iter().zip(&self.regions) {
-            let word = region + offset_of!(Control, abort) as u64;
-            // SAFETY: the word lies in the rank's region. It is copied and not set, since that would take an SM,
-            // and the launch may hold them all. If the GPU fails, there is nothing to stop there.
-            let _ = device.copy("stop a launch", |stream| unsafe { result::memcpy_htod_async(word, &[1u32], stream) });
-        }
-    }
-
     /// The first rank that has neither ended this launch nor begun with it.
     fn missing(&self) -> Result<Option<usize>, Error> {
         for (device, (end, region)) in self.devices.iter().zip(self.ends.iter().zip(&self.regions)) {
             if device.with("look for the end of a launch", || end.try_is_complete())? {
                 continue;
             }
-            let word = |offset: usize| -> Result<u32, Error> {
-                let mut word = [0];
-                // SAFETY: the word lies in the rank's region.
-                device.copy("look whether a launch has begun", |stream| unsafe {
-                    result::memcpy_dtoh_async(&mut word, region + offset as u64, stream)
-                })?;
-                Ok(word[0])
-            };
-            let started = offset_of!(Control, started) + device.rank * size_of::<u32>();
-            if word(started)? == word(offset_of!(Control, epoch))? {
+            let (ended, begun) = epochs(device, *region)?;
+            if begun == ended {
                 return Ok(Some(device.rank));
             }
         }
@@ -276,7 +308,7 @@ impl Run for GpuRun {
     }
 
     fn finish(&self) -> Result<Vec<Event>, Error> {
-        self.watch().inspect_err(|_| self.abort())?;
+        self.watch().inspect_err(|_| abort(&self.devices, &self.regions))?;
         Ok(Vec::new())
     }
 

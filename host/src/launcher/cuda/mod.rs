@@ -1,5 +1,6 @@
 //! GPUs: the platform behind a world of them.
 
+mod capture;
 mod device;
 mod driver;
 mod gate;
