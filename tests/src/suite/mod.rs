@@ -5,6 +5,7 @@
 mod bits;
 mod faults;
 mod gpus;
+mod graphs;
 mod large;
 mod number;
 mod product;
@@ -104,7 +105,9 @@ pub fn everywhere() -> Vec<Case> {
 pub fn gpus() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 2, gpus::launch_blocking, gpus::occupied, gpus::memory_of_another_gpu);
-    each!(cases, 1, gpus::own_streams, gpus::worlds);
+    each!(cases, 1, gpus::own_streams, gpus::worlds, graphs::wrong_streams);
+    fused!(cases, 1, graphs::inputs_change, graphs::captured);
+    each!(cases, 2, graphs::faults_in_replays, graphs::replayed_on_one_rank);
     cases
 }
 

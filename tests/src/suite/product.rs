@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use anyhow::{Result, ensure};
-use entwine::{Arguments, Kernel, KernelType, Tensor, World};
+use entwine::{Arguments, Kernel, KernelType, RawMatrix, Tensor, World};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
 use ndarray::Array2;
 use rand::SeedableRng;
@@ -144,6 +144,11 @@ impl<P: Product, T: Number> Problem<P, T> {
     /// The arguments for a launch on them.
     pub fn args(&mut self) -> P::Args<'_, T> {
         P::args(&self.a, &self.b, &mut self.c)
+    }
+
+    /// Where a rank's A, B and C lie.
+    pub fn raw(&self, rank: usize) -> [RawMatrix; 3] {
+        [&self.a, &self.b, &self.c].map(|tensor| tensor.raw(rank))
     }
 
     /// Runs the kernel on them and holds the whole result against the reference.
