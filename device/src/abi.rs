@@ -28,6 +28,8 @@ pub struct Head {
     pub link_limit: u32,
     /// A wait gives up this many nanoseconds after every rank has started. Never 0.
     pub deadline_ns: u64,
+    /// Address of this rank's [`Control`], which is where the kernel's symmetric region starts.
+    pub region: u64,
     /// Address of a table of `world` words: the base of the kernel's symmetric region on each rank.
     pub regions: u64,
     /// Address of this rank's [`FaultRecord`], in memory that the host can read at any time.
@@ -146,21 +148,20 @@ impl<const MATRICES: usize, const CHANNELS: usize, const SCALARS: usize> Params<
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Control {
-    /// The last epoch that finished here. A launch's epoch is this plus one; the last CTA to leave
-    /// advances it.
+    /// A launch's epoch is this plus one. The last CTA to count itself in `left` advances it.
     pub epoch: u32,
-    /// Threads of execution that have left the current launch: two or three of every CTA on a GPU, one on a simulated rank.
+    /// CTAs that have read the epoch and will not read it again in this launch.
     pub left: u32,
     /// Not 0: every wait ends at once and nothing more is sent.
     pub abort: u32,
     /// Set by the first thread that records a fault.
     pub faulted: u32,
     _pad0: [u32; 28],
-    /// The epoch that rank `i` last started, written by rank `i`.
+    /// The epoch that rank `i` last started, written by rank `i`: it has read its slots of all epochs before, which may
+    /// be overwritten.
     pub started: [u32; MAX_WORLD],
     _pad1: [u32; 24],
-    /// The epoch that rank `i` last finished, written by rank `i`: its slots of that epoch may be
-    /// overwritten.
+    /// Simulation: the epoch that rank `i` last finished, written by rank `i`.
     pub finished: [u32; MAX_WORLD],
     _pad2: [u32; 24],
     /// The link limit's tickets taken…
@@ -183,7 +184,7 @@ pub enum FaultKind {
     SlotOutOfRange = 2,
     /// The tile function panicked (an index out of bounds, say).
     Panic = 3,
-    /// A slot's receiver did not finish the launch before last, so the slot could not be reused.
+    /// A slot's receiver did not start the launch before this one, so the slot could not be reused.
     NotAcknowledged = 4,
     /// Simulation: every CTA waits and none can go on.
     Deadlock = 5,

@@ -146,15 +146,15 @@ impl Cta {
         Regions::of(&self.head)
     }
 
-    /// Waits until the receiver of the launch before last is done with the slot.
+    /// Waits until the receiver is done with what the launch before last sent in the slot: it has started the next.
     fn reuse(&self, slot: &SlotPlace, receiver: u32) {
         self.check_rank(slot, receiver);
         if slot.arg.pull != 0 && slot.index[0] != self.head.rank {
             self.out_of_range(slot, receiver);
         }
         if slot.acknowledged && !self.fabric.is_broken(Break::OverwriteEarly) {
-            let signal = self.regions().finished(self.head.rank, receiver);
-            let want = Want { signal, count: self.epoch.wrapping_sub(2) };
+            let signal = self.regions().started(self.head.rank, receiver);
+            let want = Want { signal, count: self.epoch.wrapping_sub(1) };
             self.wait(&[want], self.record(FaultKind::NotAcknowledged).at_slot(slot, receiver));
         }
     }

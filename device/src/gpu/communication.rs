@@ -46,6 +46,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         if C::COMMUNICATES && block_idx_x() == 0 {
             signals.start();
         }
+        unsafe { cta.know_epoch() };
         Communication {
             cta,
             signals,
@@ -57,14 +58,12 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
     }
 
-    /// Ends the role, its stores complete.
+    /// Ends the role, once nothing reads or fills the staging buffer any more.
     #[inline(always)]
     pub fn finish(&self) {
         if self.held.get() {
             self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
         }
-        unsafe { self.cta.leave() };
-        bulk_wait();
     }
 
     /// Waits until the math warpgroups have handed the staging buffer over.

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 
 use super::fault;
-use crate::abi::{Control, Head, MAX_AXES};
+use crate::abi::{Control, Head, MAX_AXES, MatrixArg};
 use crate::layout;
 use crate::ptx::*;
 
@@ -44,6 +44,11 @@ const COMMUNICATING_THREAD: u32 = 32;
 const MOVING_THREAD: u32 = 64;
 /// Not the loader, which has the longest way to its first load.
 const PREPARING_THREAD: u32 = 96;
+const FETCHING_THREAD: u32 = 64;
+
+/// Tensor maps of a matrix, and bytes of one.
+const MAPS: u64 = 3;
+const MAP_BYTES: u64 = 128;
 
 /// Choices of `ready_first` that may be under way between the roles.
 pub(super) const CHOICES: u32 = 2;
@@ -60,6 +65,7 @@ const CHOSEN: u32 = 144;
 const CHOICE_FREE: u32 = 160;
 const CHOICE: u32 = 176;
 const MOVED: u32 = 184;
+const KNOWN: u32 = 192;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
 pub(super) const SITES: u32 = 320;
@@ -79,15 +85,15 @@ pub struct Cta<'p, C: Config> {
 }
 
 impl<'p, C: Config> Cta<'p, C> {
-    /// Sets up the barriers.
+    /// Sets up the barriers, and has the matrices' tensor maps at hand.
     ///
     /// # Safety
     /// Every thread of the CTA must begin, once, with the launch's parameters.
     #[inline(always)]
-    pub unsafe fn begin(head: &'p Head) -> Self {
+    pub unsafe fn begin<const MATRICES: usize>(head: &'p Head, matrices: &[MatrixArg; MATRICES]) -> Self {
         let cta = Cta {
             head,
-            region: unsafe { load_constant_u64(head.regions + 8 * head.rank as u64) },
+            region: head.region,
             shared: shared_base(),
             thread: thread_idx_x(),
             aborted: Cell::new(false),
@@ -102,6 +108,7 @@ impl<'p, C: Config> Cta<'p, C> {
                 mbarrier_init(cta.ready(), 1);
                 mbarrier_init(cta.staged(), 128 * C::WARPGROUPS);
                 mbarrier_init(cta.moved(), 1);
+                mbarrier_init(cta.known(), if C::MOVES { 2 } else { 1 });
                 for choice in 0..CHOICES {
                     mbarrier_init(cta.chosen(choice), 1);
                     mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
@@ -111,6 +118,15 @@ impl<'p, C: Config> Cta<'p, C> {
         }
         if cta.thread == PREPARING_THREAD {
             unsafe { fault::prepare(cta.shared, head, cta.region) };
+        }
+        if cta.thread == FETCHING_THREAD {
+            for matrix in matrices {
+                if matrix.maps != 0 {
+                    for map in 0..MAPS {
+                        unsafe { prefetch_tensor_map(matrix.maps + map * MAP_BYTES) };
+                    }
+                }
+            }
         }
         unsafe { sync_threads() };
         // Up to here the launch before may still run; what it leaves in memory is used from here on.
@@ -162,24 +178,33 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
-    /// Counts a thread out that receives: what it was to read of this epoch's slots it has read. The last one of a
-    /// rank ends the rank's launch: it advances the epoch and lets the peers reuse the slots.
+    /// Says that this thread has read the epoch.
     ///
     /// # Safety
-    /// The loader, the communication thread and the mover, if there is one, of every CTA must leave once.
+    /// The communication thread and the mover, if there is one, must each say so once.
     #[inline(always)]
-    pub(super) unsafe fn leave(&self) {
-        let leavers = if C::MOVES { 3 } else { 2 };
+    pub(super) unsafe fn know_epoch(&self) {
+        unsafe { mbarrier_arrive(self.known()) };
+    }
+
+    /// Counts the CTA, whose threads have read the epoch, this one too. The last one of a rank advances it for the next
+    /// launch.
+    ///
+    /// # Safety
+    /// One thread of each CTA must do so, once.
+    #[inline(always)]
+    pub(super) unsafe fn leave_epoch(&self, epoch: u32) {
+        if !C::COMMUNICATES {
+            return;
+        }
+        self.wait(self.known(), 0);
         let left = self.region + offset_of!(Control, left) as u64;
         unsafe {
-            if !C::COMMUNICATES || add_acq_rel_gpu(left, 1) + 1 < leavers * self.head.ctas {
+            if add_acq_rel_gpu(left, 1) + 1 < self.head.ctas {
                 return;
             }
-            let epoch = self.epoch();
             store_relaxed_gpu(left, 0);
             store_relaxed_gpu(self.region + offset_of!(Control, epoch) as u64, epoch);
-            fence_acq_rel_sys();
-            self.tell_all(offset_of!(Control, finished), epoch);
         }
     }
 
@@ -340,6 +365,11 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn moved(&self) -> u32 {
         self.shared + MOVED
+    }
+    /// The threads beside the loader have read the epoch.
+    #[inline(always)]
+    pub(super) fn known(&self) -> u32 {
+        self.shared + KNOWN
     }
     /// The mover's buffer.
     #[inline(always)]

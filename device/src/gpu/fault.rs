@@ -99,13 +99,16 @@ fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
     let word = |index: u32| unsafe { load_shared(shared + HEAD + 4 * index) };
     let address = |index: u32| word(index) as u64 | (word(index + 1) as u64) << 32;
     let (region, regions, record) = (address(0), address(2), address(4) as *mut FaultRecord);
-    // The math warpgroups note nothing: they are close to the communication thread.
+    let site_of = |role: u32, word: u32| unsafe { load_shared(shared + SITES + role * SITE + 4 * word) };
+    // The math warpgroups note nothing: they are close to the communication thread or, before that has begun, to the
+    // loader.
     let role = match thread_idx_x() {
         0..32 => LOADER,
         64..96 => MOVER,
+        _ if site_of(COMMUNICATION, 0) == NONE => LOADER,
         _ => COMMUNICATION,
     };
-    let site = |word: u32| unsafe { load_shared(shared + SITES + role * SITE + 4 * word) };
+    let site = |word: u32| site_of(role, word);
     unsafe {
         if exchange_relaxed_sys(region + offset_of!(Control, faulted) as u64, 1) == 0 {
             (*record).rank = word(6);

@@ -43,7 +43,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         for _ in 0..C::RING_DEPTH {
             self.reserve();
         }
-        unsafe { self.cta.leave() };
+        unsafe { self.signals.leave_epoch() };
     }
 
     /// Waits for the next ring slot to be free.

@@ -85,7 +85,7 @@ macro_rules! __entry {
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {
-            let cta = unsafe { $crate::gpu::Cta::<Config>::begin(&params.head) };
+            let cta = unsafe { $crate::gpu::Cta::<Config>::begin(&params.head, &params.matrices) };
             if cta.computes() {
                 let role = unsafe { $crate::gpu::Math::begin(&cta) };
                 $weave(&role, &params);
@@ -103,7 +103,6 @@ macro_rules! __entry {
                 $(if cta.moves() {
                     let role = $crate::gpu::Mover::begin(&cta);
                     $moves(&role, &params);
-                    role.finish();
                 })*
             }
         }

@@ -28,14 +28,9 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
     /// Starts the role.
     #[inline(always)]
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
-        Mover { cta, signals: Signals::new(cta, false), parity: Cell::new(0) }
-    }
-
-    /// Ends the role, its stores complete.
-    #[inline(always)]
-    pub fn finish(&self) {
-        unsafe { self.cta.leave() };
-        bulk_wait();
+        let signals = Signals::new(cta, false);
+        unsafe { cta.know_epoch() };
+        Mover { cta, signals, parity: Cell::new(0) }
     }
 
     /// Passes `count` boxes through the buffer.

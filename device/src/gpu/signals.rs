@@ -33,10 +33,20 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         Signals { cta, kept_regions, epoch: cta.epoch(), since: Cell::new(0), acknowledged: Cell::new(0) }
     }
 
-    /// Tells every rank that this one has started.
+    /// Tells every rank that this one has started, and so has read all that it was sent before.
     #[inline(always)]
     pub fn start(&self) {
+        fence_acq_rel_sys();
         unsafe { self.cta.tell_all(offset_of!(Control, started), self.epoch) };
+    }
+
+    /// Counts this thread as one that knows the epoch.
+    ///
+    /// # Safety
+    /// As for [`Cta::leave_epoch`].
+    #[inline(always)]
+    pub unsafe fn leave_epoch(&self) {
+        unsafe { self.cta.leave_epoch(self.epoch) };
     }
 
     /// Waits for a slot's signal. The address of what lies in it.
@@ -69,9 +79,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
         }
         if slot.acknowledged && self.acknowledged.get() & (1 << to) == 0 {
-            let finished = self.cta.region + (offset_of!(Control, finished) + 4 * to as usize) as u64;
-            let wanted = self.epoch.wrapping_sub(2);
-            self.poll(finished, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));
+            let started = self.cta.region + (offset_of!(Control, started) + 4 * to as usize) as u64;
+            let wanted = self.epoch.wrapping_sub(1);
+            self.poll(started, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));
             self.acknowledged.set(self.acknowledged.get() | 1 << to);
         }
         match slot.arg.pull {
@@ -129,6 +139,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn announce(&self, slot: &SlotPlace) {
         bulk_wait();
+        // The wait alone isn't enough: without the fence receivers were seen to read what was there before.
         fence_acq_rel_sys();
         self.for_receivers(slot, |receiver| self.signal(slot, receiver));
     }

@@ -16,6 +16,15 @@ pub unsafe fn tensor_load(to: u32, map: u64, x: u32, y: u32, z: u32, barrier: u3
     }
 }
 
+/// Has a tensor map at hand for the copies that will name it.
+///
+/// # Safety
+/// `map` must be the address of a tensor map.
+#[inline(always)]
+pub unsafe fn prefetch_tensor_map(map: u64) {
+    unsafe { asm!("prefetch.tensormap [{}];", in(reg64) map, options(nostack)) }
+}
+
 /// Copies a box from shared memory into a three-dimensional tensor, as far as it lies inside; joins the
 /// thread's bulk group.
 ///

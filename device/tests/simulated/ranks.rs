@@ -114,6 +114,7 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             ctas: self.ctas,
             link_limit: 0,
             deadline_ns: self.deadline.as_nanos() as u64,
+            region: self.table[rank as usize],
             regions: self.table.as_ptr() as u64,
             fault: &raw const self.faults[rank as usize] as u64,
             fabric: 0,

@@ -133,6 +133,8 @@ pub(crate) struct Work {
     pub regions: Vec<u64>,
     /// CTAs of each rank.
     pub ctas: u32,
+    /// How long its waits wait.
+    pub deadline: Duration,
 }
 
 /// When a launch does it.

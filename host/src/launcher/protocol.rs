@@ -85,7 +85,7 @@ impl fmt::Display for Protocol {
         for (channel, spec) in channels.iter().enumerate().filter(|(_, channel)| channel.acknowledged) {
             let senders = stages.iter().enumerate().filter(|(_, stage)| stage.sends.contains(&channel));
             for (sender, _) in senders {
-                writeln!(f, "    c{channel} -.->|\"{}: receiver finished epoch − 2\"| s{sender}", spec.name)?;
+                writeln!(f, "    c{channel} -.->|\"{}: receiver started epoch − 1\"| s{sender}", spec.name)?;
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ flowchart LR
     c0[/\"Part: Tile&lt;T, BM, BN&gt;<br/>world × m / world / BM × n / BN slots, two buffers\"/]
     s0 -->|\"to one rank, stored in its memory or kept for it to load; 1 signal a slot\"| c0
     c0 -->|\"1 wait a slot\"| s0
-    c0 -.->|\"Part: receiver finished epoch − 2\"| s0
+    c0 -.->|\"Part: receiver started epoch − 1\"| s0
 ";
         assert_eq!(Protocol::of(&SPEC).to_string(), expected);
     }

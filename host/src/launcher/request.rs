@@ -100,7 +100,7 @@ impl Request {
             injected.apply(self.kernel, &channels, &mut heads)?;
         }
         let params = heads.iter().map(|head| self.params(head, &channels)).collect::<Result<_, Error>>()?;
-        Ok(Work { variant: self.variant(), params, regions: region.addresses(), ctas })
+        Ok(Work { variant: self.variant(), params, regions: region.addresses(), ctas, deadline: self.deadline })
     }
 
     fn head(&self, rank: usize, region: &Region, faults: &FaultBoard, ctas: u32) -> Head {
@@ -110,6 +110,7 @@ impl Request {
             ctas,
             link_limit: self.chosen.choice.link_limit,
             deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
+            region: region.addresses()[rank],
             regions: region.table(rank),
             fault: faults.address(rank),
             fabric: 0,

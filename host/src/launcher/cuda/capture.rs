@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cudarc::driver::{DriverError, sys};
 
-use super::launch::{GpuKernel, NAP, SPIN, abort, epochs};
+use super::launch::{GpuKernel, NAP, SPIN, abort, begun, last_to_begin};
 use crate::error::Error;
 use crate::platform::Work;
 
@@ -34,13 +34,13 @@ impl GpuKernel {
     }
 
     /// Waits until the streams have done all that was put on them. If a rank has not begun a launch on these regions
-    /// that another one waits in, twice the start limit long, that launch is stopped.
+    /// that another one has, twice the start limit long, that launch is stopped.
     pub fn await_streams(&self, streams: &[crate::Stream], regions: &[u64]) -> Result<(), Error> {
         self.check_streams(streams)?;
-        let (begun, start_limit) = (Instant::now(), self.start_limit());
-        let (mut looked, mut before) = (begun, None);
+        let (called, start_limit) = (Instant::now(), self.start_limit());
+        let (mut looked, mut before) = (called, None);
         while !self.are_idle(streams)? {
-            if begun.elapsed() < SPIN {
+            if called.elapsed() < SPIN {
                 thread::yield_now();
                 continue;
             }
@@ -48,10 +48,9 @@ impl GpuKernel {
             if self.spec().channels.is_empty() || looked.elapsed() < start_limit {
                 continue;
             }
-            let ranks = self.devices().iter().zip(regions);
-            let now = ranks.map(|(device, region)| epochs(device, *region)).collect::<Result<Vec<_>, Error>>()?;
+            let now = begun(self.devices(), regions)?;
             if before.as_ref() == Some(&now)
-                && let Some(rank) = missing(&now)
+                && let Some(rank) = last_to_begin(&now)
             {
                 abort(self.devices(), regions);
                 for (device, stream) in self.devices().iter().zip(streams) {
@@ -80,12 +79,6 @@ impl GpuKernel {
     }
 }
 
-/// A rank that has not begun what another one has begun and not ended, by the epochs that each has ended and begun last.
-fn missing(ranks: &[(u32, u32)]) -> Option<usize> {
-    let (waits_since, _) = ranks.iter().find(|(ended, begun)| ended != begun)?;
-    ranks.iter().position(|(ended, begun)| ended == begun && ended == waits_since)
-}
-
 /// While this lives, its thread may allocate and copy. Otherwise the driver takes that for a mistake, and ends the
 /// capture, if this thread or another one captures in a mode that is not relaxed.
 struct Relaxed(sys::CUstreamCaptureMode);
@@ -103,19 +96,5 @@ impl Drop for Relaxed {
     fn drop(&mut self) {
         // SAFETY: as above. It can't fail where it has not failed before.
         let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut self.0) }.result();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_ended_a_launch_is_not_missing_in_it() {
-        assert_eq!(missing(&[(4, 5), (4, 4)]), Some(1));
-        assert_eq!(missing(&[(4, 5), (5, 5)]), None);
-        assert_eq!(missing(&[(5, 5), (4, 5), (4, 4)]), Some(2));
-        assert_eq!(missing(&[(5, 5), (5, 5)]), None);
-        assert_eq!(missing(&[(u32::MAX, u32::MAX), (u32::MAX, 0)]), Some(0));
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use cudarc::driver::{DriverError, result, sys};
 
 use super::device::Device;
-use super::launch::{GpuKernel, LaunchShape};
+use super::launch::{GpuKernel, LaunchShape, Waits};
 use crate::error::Error;
 use crate::platform::{Replay, Run, Schedule, Work};
 
 /// The same row of launches on every rank.
 pub(super) struct GpuGraph {
     kernel: Arc<GpuKernel>,
-    regions: Vec<u64>,
+    waits: Waits,
     ranks: Vec<Executable>,
 }
 
@@ -41,13 +41,14 @@ impl GpuGraph {
             // SAFETY: the graph and the stream are alive.
             device.copy("prepare a graph", |stream| unsafe { result::graph::upload(graph, stream) })?;
         }
-        Ok(GpuGraph { kernel, regions: turns.swap_remove(0).regions, ranks })
+        let waits = Waits::of(&turns[0]);
+        Ok(GpuGraph { kernel, waits, ranks })
     }
 }
 
 impl Replay for GpuGraph {
     fn start(self: Arc<Self>, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
-        self.kernel.start_with(self.regions.clone(), schedule, Some(self.clone()), |device, stream| {
+        self.kernel.start_with(self.waits.clone(), schedule, Some(self.clone()), |device, stream| {
             // SAFETY: the graph is alive, and a launch in flight holds what its launches use.
             device.with("launch a graph", || unsafe {
                 result::graph::launch(self.ranks[device.rank].graph, stream.cu_stream())

@@ -86,9 +86,9 @@ impl Program for GpuKernel {
     }
 
     fn start(&self, mut work: Work, schedule: Schedule<'_>) -> Result<Arc<dyn Run>, Error> {
-        let regions = work.regions.clone();
+        let waits = Waits::of(&work);
         // A launch in flight holds what its parameters point at.
-        self.start_with(regions, schedule, None, |device, stream| self.enqueue(&mut work, device, stream))
+        self.start_with(waits, schedule, None, |device, stream| self.enqueue(&mut work, device, stream))
     }
 
     fn capture(
@@ -105,6 +105,19 @@ impl Program for GpuKernel {
 
     fn record(self: Arc<Self>, turns: Vec<Work>, launches: u32) -> Result<Arc<dyn Replay>, Error> {
         Ok(Arc::new(GpuGraph::new(self, turns, launches)?))
+    }
+}
+
+/// Where, and for how long, the ranks of a launch wait for each other.
+#[derive(Clone)]
+pub(super) struct Waits {
+    regions: Vec<u64>,
+    deadline: Duration,
+}
+
+impl Waits {
+    pub fn of(work: &Work) -> Self {
+        Waits { regions: work.regions.clone(), deadline: work.deadline }
     }
 }
 
@@ -176,7 +189,7 @@ impl GpuKernel {
     /// Starts on each rank what `launch` enqueues on its stream, after all that was started there before.
     pub fn start_with(
         &self,
-        regions: Vec<u64>,
+        waits: Waits,
         schedule: Schedule<'_>,
         graph: Option<Arc<GpuGraph>>,
         mut launch: impl FnMut(&Device, &CudaStream) -> Result<(), Error>,
@@ -191,7 +204,8 @@ impl GpuKernel {
             devices: self.devices.clone(),
             ends,
             before: last.clone(),
-            regions: if self.spec.channels.is_empty() { Vec::new() } else { regions },
+            regions: if self.spec.channels.is_empty() { Vec::new() } else { waits.regions },
+            deadline: waits.deadline,
             start_limit: self.start_limit,
             _graph: graph,
         };
@@ -227,18 +241,25 @@ pub(super) fn abort(devices: &[Arc<Device>], regions: &[u64]) {
     }
 }
 
-/// The epochs that a rank has ended last, and begun last, on its region. May be asked at any time.
-pub(super) fn epochs(device: &Device, region: u64) -> Result<(u32, u32), Error> {
-    let word = |offset: usize| {
+/// The epoch that each rank has begun last, on its region. May be asked at any time.
+pub(super) fn begun(devices: &[Arc<Device>], regions: &[u64]) -> Result<Vec<u32>, Error> {
+    let word = |(device, region): (&Arc<Device>, &u64)| {
         let mut word = [0];
+        let started = region + (offset_of!(Control, started) + device.rank * size_of::<u32>()) as u64;
         // SAFETY: the word lies in the rank's region.
         device.copy("look whether a launch has begun", |stream| unsafe {
-            result::memcpy_dtoh_async(&mut word, region + offset as u64, stream)
+            result::memcpy_dtoh_async(&mut word, started, stream)
         })?;
         Ok(word[0])
     };
-    let ended = word(offset_of!(Control, epoch))?;
-    Ok((ended, word(offset_of!(Control, started) + device.rank * size_of::<u32>())?))
+    devices.iter().zip(regions).map(word).collect()
+}
+
+/// The rank that has begun the earliest epoch, if not all have begun the same.
+pub(super) fn last_to_begin(begun: &[u32]) -> Option<usize> {
+    let behind = |one: usize, other: usize| (begun[one].wrapping_sub(begun[other]) as i32) < 0;
+    let last = (0..begun.len()).reduce(|last, rank| if behind(rank, last) { rank } else { last })?;
+    begun.iter().any(|&other| other != begun[last]).then_some(last)
 }
 
 struct GpuRun {
@@ -251,6 +272,8 @@ struct GpuRun {
     /// Address of each rank's region; empty for a kernel without channels, which leaves no trace in it.
     regions: Vec<u64>,
     start_limit: Duration,
+    /// The longest that one of its waits takes.
+    deadline: Duration,
     _graph: Option<Arc<GpuGraph>>,
 }
 
@@ -265,41 +288,48 @@ impl GpuRun {
         Ok(true)
     }
 
-    /// The first rank that has neither ended this launch nor begun with it.
-    fn missing(&self) -> Result<Option<usize>, Error> {
-        for (device, (end, region)) in self.devices.iter().zip(self.ends.iter().zip(&self.regions)) {
-            if device.with("look for the end of a launch", || end.try_is_complete())? {
-                continue;
-            }
-            let (ended, begun) = epochs(device, *region)?;
-            if begun == ended {
-                return Ok(Some(device.rank));
-            }
-        }
-        Ok(None)
-    }
-
     fn watch(&self) -> Result<(), Error> {
-        let begun = Instant::now();
-        let mut first_turn = None;
+        let called = Instant::now();
+        let mut turn = None;
         while !self.reached(self.ends.iter())? {
-            if begun.elapsed() < SPIN {
+            if called.elapsed() < SPIN {
                 thread::yield_now();
                 continue;
             }
             thread::sleep(NAP);
-            if first_turn.is_none() && self.reached(self.before.iter().flatten())? {
-                first_turn = Some(Instant::now());
+            if turn.is_none() && self.reached(self.before.iter().flatten())? {
+                turn = Some(Turn { begun: begun(&self.devices, &self.regions)?, since: Instant::now() });
             }
-            if first_turn.is_some_and(|turn: Instant| turn.elapsed() >= self.start_limit) {
-                if let Some(rank) = self.missing()? {
-                    return Err(Error::NotStarted { kernel: self.kernel, rank, after: self.start_limit });
-                }
-                first_turn = Some(Instant::now());
+            if let Some(turn) = &mut turn
+                && turn.since.elapsed() >= self.start_limit
+            {
+                self.check_begun(turn)?;
             }
         }
         Ok(())
     }
+
+    /// Finds the rank that doesn't begin a launch. Where none is behind another, all have begun or none; if all have, they
+    /// end by the deadline.
+    fn check_begun(&self, turn: &mut Turn) -> Result<(), Error> {
+        let begun = begun(&self.devices, &self.regions)?;
+        if begun != turn.begun {
+            *turn = Turn { begun, since: Instant::now() };
+            return Ok(());
+        }
+        let waited = turn.since.elapsed();
+        let overdue = waited >= self.start_limit.saturating_add(self.deadline) && !begun.is_empty();
+        match last_to_begin(&begun).or(overdue.then_some(0)) {
+            Some(rank) => Err(Error::NotStarted { kernel: self.kernel, rank, after: waited }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Since when a launch could have begun without that the ranks have.
+struct Turn {
+    begun: Vec<u32>,
+    since: Instant,
 }
 
 impl Run for GpuRun {
@@ -317,5 +347,18 @@ impl Run for GpuRun {
             device.with("wait for a launch", || end.synchronize())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_to_begin_is_found_across_the_wrap() {
+        assert_eq!(last_to_begin(&[5, 4]), Some(1));
+        assert_eq!(last_to_begin(&[5, 5, 5]), None);
+        assert_eq!(last_to_begin(&[u32::MAX, 0, 0]), Some(0));
+        assert_eq!(last_to_begin(&[]), None);
     }
 }
