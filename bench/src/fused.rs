@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use entwine::spec::Carriage;
-use entwine::{Kernel, KernelType, Stream, Tensor, World};
+use entwine::{Kernel, KernelType, Stream, Tensor, Tuned, World};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
 use half::bf16;
 
@@ -98,8 +98,10 @@ impl fmt::Display for Variant {
 pub struct FusedKernel {
     pub variant: Variant,
     prepare: Prepare,
+    tune: Tune,
 }
 
+type Tune = Box<dyn Fn(&Inputs, &mut Tensor<bf16>) -> Result<Tuned>>;
 type Prepare = Box<dyn for<'a> Fn(Calls<'a>) -> Result<Batch<'a>>>;
 
 /// What a batch of a fused kernel's calls works on.
@@ -115,7 +117,9 @@ struct Calls<'a> {
 macro_rules! prepare {
     ($kernel:ident, $world:expr, $variant:expr) => {{
         let kernel = Rc::new($variant.set($kernel::load($world)?)?);
-        Box::new(move |Calls { streams, inputs, outputs, calls, timing }| {
+        let tuned = kernel.clone();
+        let tune: Tune = Box::new(move |Inputs { a, b }, c| Ok(tuned.tune($kernel::Args { a, b, c })?));
+        let prepare: Prepare = Box::new(move |Calls { streams, inputs, outputs, calls, timing }| {
             if timing == Timing::Graph {
                 let arguments = inputs.iter().zip(outputs).map(|(Inputs { a, b }, c)| $kernel::Args { a, b, c });
                 let graph = kernel.graph_in_turns(calls as u32, arguments)?;
@@ -130,7 +134,8 @@ macro_rules! prepare {
                 };
                 (0..calls).map(call).collect()
             }))
-        })
+        });
+        (prepare, tune)
     }};
 }
 
@@ -140,13 +145,13 @@ impl FusedKernel {
     /// # Errors
     /// The kernel cannot be loaded, or has no such tile.
     pub fn load(world: &World, operation: Operation, variant: Variant) -> Result<Self> {
-        let prepare: Prepare = match operation {
+        let (prepare, tune) = match operation {
             Operation::Gemm => prepare!(gemm, world, variant),
             Operation::GemmReduceScatter => prepare!(gemm_reduce_scatter, world, variant),
             Operation::GemmAllReduce => prepare!(gemm_all_reduce, world, variant),
             Operation::AllGatherGemm => prepare!(all_gather_gemm, world, variant),
         };
-        Ok(FusedKernel { variant, prepare })
+        Ok(FusedKernel { variant, prepare, tune })
     }
 }
 
@@ -174,6 +179,14 @@ impl<'a> Fused<'a> {
         };
         let outputs = inputs.iter().map(|_| Ok(world.zeros([rows, shape.n])?)).collect::<Result<_>>()?;
         Ok(Fused { kernel, gpus, inputs, outputs })
+    }
+
+    /// Measures the kernel's ways to carry a call out, and takes the fastest from then on.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub fn tune(&mut self) -> Result<Tuned> {
+        (self.kernel.tune)(&self.inputs[0], &mut self.outputs[0])
     }
 
     /// The kernel's variant.

@@ -49,6 +49,12 @@ pub struct Options {
     /// Repeats, of which the median counts
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    /// The file of tuned choices that the fused kernels use, and to which `--tune` adds
+    #[arg(long)]
+    tuning: Option<PathBuf>,
+    /// Tune the fused kernels for each shape first
+    #[arg(long)]
+    tune: bool,
     /// Folders in which libcublasLt and libnccl are looked for first
     #[arg(long = "library-path", value_delimiter = ':')]
     library_path: Vec<PathBuf>,
@@ -117,7 +123,10 @@ pub fn run(options: Options) -> Result<()> {
     let options = options.complete()?;
     watchdog::start();
     watchdog::step("opening the GPUs");
-    let world = World::open()?;
+    let world = match &options.tuning {
+        Some(file) => World::builder().tuning(file).build()?,
+        None => World::open()?,
+    };
     let gpus = Gpus::of(&world)?;
     let date = Timestamp::now().strftime("%Y-%m-%d").to_string();
     let file = options.file(&date, world.ranks());
@@ -209,7 +218,12 @@ impl Bench<'_> {
         };
         let mut right = Vec::new();
         for kernel in kernels {
-            let fused = Fused::new(self.world, self.gpus, kernel, sized, &inputs);
+            let fused = Fused::new(self.world, self.gpus, kernel, sized, &inputs).and_then(|mut fused| {
+                if self.options.tune {
+                    eprintln!("{}", fused.tune()?);
+                }
+                Ok(fused)
+            });
             match fused.and_then(|fused| self.rehearse_checked(fused, pair.as_mut().unwrap_or(&mut alone), sets)) {
                 Ok(rehearsed) => right.push(rehearsed),
                 Err(error) => report(failures, &kernel.variant.to_string(), &error),

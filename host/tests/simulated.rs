@@ -288,6 +288,11 @@ fn simulated_ranks_refuse_what_only_gpus_have() {
     // SAFETY: nothing is replayed.
     let error = unsafe { kernel.capture_on(&[], Args { a: &a, c: &mut c }) }.unwrap_err();
     assert_eq!(error.to_string(), no_streams);
+    let error = kernel.tune(Args { a: &a, c: &mut c }).unwrap_err().to_string();
+    assert!(
+        error.ends_with("simulated ranks are not timed, so that there is nothing to tune; tune it on GPUs"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub enum ArgumentValue<'a> {
 }
 
 /// A matrix argument with what the signature says about it.
+#[derive(Clone)]
 pub(crate) struct BoundMatrix {
     /// The argument's specification.
     pub spec: &'static ArgumentSpec,
@@ -47,6 +48,7 @@ pub(crate) struct BoundMatrix {
 }
 
 /// Arguments whose kinds, worlds and element types are right; their shapes are checked later, against dimensions.
+#[derive(Clone)]
 pub(crate) struct Bound {
     /// The matrices, in the order of the signature.
     pub matrices: Vec<BoundMatrix>,

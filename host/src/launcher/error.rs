@@ -1,6 +1,7 @@
 //! What can go wrong on the host's side, as one type.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +159,14 @@ pub enum Error {
     Launch {
         /// The kernel.
         kernel: &'static str,
+        /// What was expected and what was found.
+        problem: String,
+    },
+    /// A tuning file could not be used.
+    #[error("tuning file {}: {problem}", path.display())]
+    Tuning {
+        /// The file.
+        path: PathBuf,
         /// What was expected and what was found.
         problem: String,
     },

@@ -16,6 +16,7 @@ use crate::loaded::Loaded;
 use crate::request::Request;
 use crate::spec::Carriage;
 use crate::timeline::Timeline;
+use crate::tuning::{self, Tuned};
 use crate::world::World;
 
 /// A kernel that is ready to be launched on a world.
@@ -80,7 +81,7 @@ impl<K: KernelType> Kernel<K> {
     /// every launch; 0 is all. Where a rank has few rows, less of the right operand is then read twice, and the link is
     /// used throughout the launch.
     pub fn with_span(mut self, columns: u32) -> Self {
-        self.settings.chooser.pin(|pins| pins.span = Some(columns));
+        self.settings.chooser.pin(|pins| pins.pin_span(columns));
         self
     }
 
@@ -110,6 +111,19 @@ impl<K: KernelType> Kernel<K> {
     /// As for [`Kernel::launch`].
     pub fn plan<'a>(&self, arguments: &impl Arguments<'a, Kernel = K>) -> Result<Plan, Error> {
         self.look_at(arguments)?.plan()
+    }
+
+    /// Measures the ways to carry out a launch with these arguments, and takes the fastest for such launches from now on,
+    /// by all kernels of the world: those that are expected to be the fastest, and then others that differ little from
+    /// the best of them. What is pinned stays so. It is remembered as long as the world, and in the file that
+    /// [`WorldBuilder::tuning`](crate::WorldBuilder::tuning) names. Takes a second or so; each launch overwrites the
+    /// outputs. Nothing else should run on the GPUs meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Kernel::launch`] and [`Launch::wait`]; simulated ranks; a tuning file that can't be used or written.
+    pub fn tune<'a>(&self, arguments: impl Arguments<'a, Kernel = K>) -> Result<Tuned, Error> {
+        let request = self.check(arguments)?;
+        tuning::tune(&self.loaded, &self.settings.chooser, &request)
     }
 
     /// Starts the kernel on every rank.

@@ -27,6 +27,7 @@ pub(crate) mod tensor;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod timeline;
+pub(crate) mod tuning;
 pub(crate) mod variant;
 pub(crate) mod world;
 
@@ -44,6 +45,7 @@ pub use launch::Launch;
 pub use protocol::Protocol;
 pub use tensor::{AnyTensor, Tensor};
 pub use timeline::Timeline;
+pub use tuning::Tuned;
 pub use world::{World, WorldBuilder};
 
 /// The CUDA bindings whose contexts, streams and slices this crate takes.

@@ -1,5 +1,6 @@
 //! What a world's ranks run on, GPUs or threads of this process: the few things that differ between them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ pub(crate) trait Platform: Send + Sync {
     /// The CUDA context of a rank; `None` on simulated ranks.
     fn context(&self, rank: usize) -> Option<&Arc<CudaContext>>;
 
-    /// What the driver calls the GPUs; `None` on simulated ranks.
-    fn gpu_name(&self) -> Option<String>;
+    /// The kind of the GPUs; `None` on simulated ranks.
+    fn gpus(&self) -> Option<GpuKind>;
 
     /// How many tiles a rank works on at a time: its SMs.
     fn processors(&self) -> u32;
@@ -48,6 +49,21 @@ pub(crate) trait Platform: Send + Sync {
 
     /// Waits for everything that was started.
     fn synchronize(&self) -> Result<(), Error>;
+}
+
+/// What GPUs are, as far as times depend on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GpuKind {
+    /// The name that the driver gives them; if they differ, all names.
+    pub name: String,
+    /// The major version of the driver's CUDA.
+    pub cuda: u32,
+}
+
+impl fmt::Display for GpuKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with CUDA {}", self.name, self.cuda)
+    }
 }
 
 /// A block of memory. Offsets are in bytes.

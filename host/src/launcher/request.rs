@@ -58,21 +58,57 @@ impl Request {
     /// Why launches cannot take these in turns: they must be alike in all but their matrices and scalars.
     pub fn why_not_in_turns(requests: &[Request]) -> Option<String> {
         let Some(first) = requests.first() else { return Some("a graph needs arguments to launch with".into()) };
+        if requests.iter().any(|other| other.dims == first.dims && other.chosen.choice != first.chosen.choice) {
+            return Some("what its launches take was tuned while it was made; make it again".into());
+        }
         let other = requests.iter().position(|other| other.dims != first.dims)?;
         Some(format!(
             "the launches of a graph must have the same shapes, and arguments {other} differ: expected {:?}, found {:?}",
-            first.dims(),
-            requests[other].dims()
+            first.named_dims(),
+            requests[other].named_dims()
         ))
     }
 
     /// What its launch would be.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let ranks = self.world.ranks() as u32;
-        Plan::new(self.kernel, self.element, &self.dims, ranks, &self.chosen, self.world.gpu())
+        self.plan_of(&self.chosen)
     }
 
-    fn dims(&self) -> &[u32] {
+    /// What its launch would be if it were carried out so.
+    pub fn plan_of(&self, chosen: &Chosen) -> Result<Plan, Error> {
+        let ranks = self.world.ranks() as u32;
+        Plan::new(self.kernel, self.element, &self.dims, ranks, chosen, self.world.gpu())
+    }
+
+    /// The same request, carried out in another way.
+    pub fn carried_out(&self, choice: &Choice) -> Result<Self, Error> {
+        let Request { kernel, ref world, deadline, element, dims, ref arguments, .. } = *self;
+        let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: choice.tile };
+        let layout = Layout::of(kernel, element, &sizes, &choice.carriages)?;
+        let chosen = Arc::new(Chosen::pinned(kernel, element, choice)?);
+        Ok(Request {
+            kernel,
+            world: world.clone(),
+            deadline,
+            element,
+            chosen,
+            dims,
+            layout,
+            arguments: arguments.clone(),
+        })
+    }
+
+    /// The kernel's element type in it.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// The sizes of the kernel's dimensions.
+    pub fn dims(&self) -> &[u32; MAX_DIMS] {
+        &self.dims
+    }
+
+    fn named_dims(&self) -> &[u32] {
         &self.dims[..self.kernel.dims.len()]
     }
 

@@ -9,7 +9,7 @@ use entwine_device::cpu::{Event, Fabric, Launch};
 
 use crate::error::Error;
 use crate::host_memory::HostBlock;
-use crate::platform::{Memory, Platform, Program, Replay, Run, Schedule, Work};
+use crate::platform::{GpuKind, Memory, Platform, Program, Replay, Run, Schedule, Work};
 use crate::spec::{ElementType, KernelSpec};
 
 /// Ranks that share a fabric.
@@ -46,7 +46,7 @@ impl Platform for SimulatedRanks {
         None
     }
 
-    fn gpu_name(&self) -> Option<String> {
+    fn gpus(&self) -> Option<GpuKind> {
         None
     }
 

@@ -1,6 +1,7 @@
 //! A world: the ranks that the kernels of a program run on together.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::memory::{Allocation, Allocator};
 use crate::platform::Platform;
 use crate::simulate::SimulatedRanks;
+use crate::tuning::Tuning;
 
 /// The ranks that kernels run on: GPUs of this machine, or simulated ones. A handle; clones are the same world.
 ///
@@ -30,6 +32,7 @@ pub struct World(Arc<Inner>);
 struct Inner {
     platform: Box<dyn Platform>,
     allocator: Allocator,
+    tuning: Tuning,
     first_epoch: u32,
 }
 
@@ -65,6 +68,7 @@ impl World {
             ctas: 2,
             start_limit: Duration::from_secs(60),
             guards: false,
+            tuning: None,
             first_epoch: 0,
         }
     }
@@ -107,12 +111,17 @@ impl World {
 
     /// The kind of its GPUs; `None` for simulated ranks.
     pub(crate) fn gpu(&self) -> Option<Device> {
-        Some(Device::named(self.0.platform.gpu_name()?, self.0.platform.processors()))
+        Some(Device::named(self.0.platform.gpus()?.name, self.0.platform.processors()))
     }
 
     /// What choices go by: the kind of its GPUs, or one with as many processors as a simulated rank.
     pub(crate) fn device(&self) -> Device {
         self.gpu().unwrap_or_else(|| Device::named("simulated".into(), self.0.platform.processors()))
+    }
+
+    /// What is remembered of measurements.
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.0.tuning
     }
 
     pub(crate) fn platform(&self) -> &dyn Platform {
@@ -149,6 +158,7 @@ pub struct WorldBuilder {
     ctas: u32,
     start_limit: Duration,
     guards: bool,
+    tuning: Option<PathBuf>,
     first_epoch: u32,
 }
 
@@ -180,6 +190,14 @@ impl WorldBuilder {
         WorldBuilder { start_limit, ..self }
     }
 
+    /// The file in which [`Kernel::tune`](crate::Kernel::tune) remembers what it measured, and from which launches take
+    /// it. It need not be there yet, programs may share it, and it may be shipped: what it holds of other GPUs, drivers,
+    /// kernels or sizes is neither used nor lost. One that can't be used is ignored, with a warning in the log. Simulated
+    /// ranks have no use for it.
+    pub fn tuning(self, path: impl Into<PathBuf>) -> Self {
+        WorldBuilder { tuning: Some(path.into()), ..self }
+    }
+
     /// Guard bytes around every allocation, for [`World::guards_intact`].
     #[doc(hidden)]
     pub fn guards(self) -> Self {
@@ -205,6 +223,8 @@ impl WorldBuilder {
             }
             Ranks::Simulated(ranks) => return Err(Error::WorldSize(*ranks)),
         };
-        Ok(World(Arc::new(Inner { platform, allocator: Allocator::new(self.guards), first_epoch: self.first_epoch })))
+        let tuning = Tuning::of(self.tuning, platform.gpus().as_ref());
+        let allocator = Allocator::new(self.guards);
+        Ok(World(Arc::new(Inner { platform, allocator, tuning, first_epoch: self.first_epoch })))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use entwine::device::bf16;
-use entwine::{Error, Kernel, Launch, Tensor, World};
+use entwine::{Error, Kernel, Launch, Origin, Tensor, World};
 
 use super::product::{AllReduce, Problem, ReduceScatter, Size};
 use super::ranks::Ranks;
@@ -68,6 +68,30 @@ pub fn own_streams(ranks: &Ranks) -> Result<()> {
     launches.into_iter().try_for_each(Launch::wait)?;
     scattered.check()?;
     reduced.check()
+}
+
+/// What was tuned is what launches take from then on, in this world and in later ones that know the file.
+pub fn tunes(ranks: &Ranks) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tuning.json");
+    let world = ranks.builder().tuning(&file).build()?;
+    let kernel = Kernel::load(&world)?;
+    let size = Size { m: 512, n: 2048, k: 1024 };
+    let mut problem = Problem::<ReduceScatter, bf16>::random(&world, size, 1)?;
+    let tuned = kernel.tune(problem.args())?;
+    println!("{tuned}");
+    let chosen = tuned.measured[0].0.clone();
+    ensure!(tuned.measured.len() > 8, "too little was measured:\n{tuned}");
+    problem.poison()?;
+    problem.run_and_check(&kernel)?;
+
+    let later = ranks.builder().tuning(&file).build()?;
+    for world in [world, later] {
+        let mut problem = Problem::<ReduceScatter, bf16>::random(&world, size, 2)?;
+        let plan = Kernel::load(&world)?.plan(&problem.args())?;
+        ensure!(matches!(plan.origin, Origin::Tuned { .. }) && plan.choice == chosen, "not what was tuned:\n{plan}");
+    }
+    Ok(())
 }
 
 /// Case 18: memory on another GPU than the rank's, which only one that has neighbours can be given.

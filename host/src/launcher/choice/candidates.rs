@@ -1,22 +1,25 @@
 //! The ways in which a launch could be carried out.
 
-use super::{Choice, Pins};
+use super::{Choice, Settled};
 use crate::spec::{Carriage, ElementType, Extent, KernelSpec};
 
 /// Limits of the link and spans that differ enough for the model to tell them apart, preferred ones first.
 const LIMITS: [u32; 2] = [16, 0];
 const SPANS: [u32; 2] = [0, 4];
+/// Those that only measuring tells apart.
+const MORE_LIMITS: [u32; 3] = [8, 12, 24];
+const MORE_SPANS: [u32; 3] = [1, 2, 8];
 
-/// The choices that differ much from each other and agree with the pins, preferred ones first.
-pub(crate) fn all(kernel: &'static KernelSpec, element: ElementType, pins: &Pins) -> Vec<Choice> {
+/// The choices that differ much from each other and have all that is settled, preferred ones first.
+pub(crate) fn all(kernel: &'static KernelSpec, element: ElementType, settled: &Settled) -> Vec<Choice> {
     let variants = kernel.variants.iter().filter(|variant| variant.element == element);
-    let tiles = variants.map(|variant| variant.tile).filter(|tile| pins.tile.is_none_or(|pinned| pinned == *tile));
-    let carriages = carriages(pins);
+    let tiles = variants.map(|variant| variant.tile).filter(|tile| settled.tile.is_none_or(|pinned| pinned == *tile));
+    let carriages = carriages(settled);
     let mut all = Vec::new();
     for tile in tiles {
         for carriages in &carriages {
-            for link_limit in limits(kernel, pins, &LIMITS) {
-                for span in spans(kernel, pins, &SPANS) {
+            for link_limit in limits(kernel, settled, &LIMITS) {
+                for span in spans(kernel, settled, &SPANS) {
                     all.push(Choice { tile, carriages: carriages.clone(), link_limit, span });
                 }
             }
@@ -25,28 +28,37 @@ pub(crate) fn all(kernel: &'static KernelSpec, element: ElementType, pins: &Pins
     all
 }
 
-/// All open channels are carried alike.
-fn carriages(pins: &Pins) -> Vec<Vec<Carriage>> {
-    let open = pins.carriages.iter().any(Option::is_none);
-    let ways = if open { &[Carriage::Pull, Carriage::Push][..] } else { &[Carriage::Push] };
-    ways.iter().map(|way| pins.carriages.iter().map(|pinned| pinned.unwrap_or(*way)).collect()).collect()
+/// The choices that differ from this one in its limit or its span alone.
+pub(crate) fn near(kernel: &'static KernelSpec, settled: &Settled, choice: &Choice) -> Vec<Choice> {
+    let limits = if choice.link_limit == 0 { Vec::new() } else { limits(kernel, settled, &MORE_LIMITS) };
+    let spans = spans(kernel, settled, &MORE_SPANS);
+    let limited = limits.into_iter().map(|link_limit| Choice { link_limit, ..choice.clone() });
+    let spanned = spans.into_iter().map(|span| Choice { span, ..choice.clone() });
+    limited.chain(spanned).filter(|other| other != choice).collect()
 }
 
-fn limits(kernel: &KernelSpec, pins: &Pins, ways: &[u32]) -> Vec<u32> {
-    match pins.link_limit {
+/// All open channels are carried alike.
+fn carriages(settled: &Settled) -> Vec<Vec<Carriage>> {
+    let open = settled.carriages.iter().any(Option::is_none);
+    let ways = if open { &[Carriage::Pull, Carriage::Push][..] } else { &[Carriage::Push] };
+    ways.iter().map(|way| settled.carriages.iter().map(|pinned| pinned.unwrap_or(*way)).collect()).collect()
+}
+
+fn limits(kernel: &KernelSpec, settled: &Settled, ways: &[u32]) -> Vec<u32> {
+    match settled.link_limit {
         Some(pinned) => vec![pinned],
         None if kernel.channels.is_empty() => vec![0],
         None => ways.to_vec(),
     }
 }
 
-fn spans(kernel: &KernelSpec, pins: &Pins, ways: &[u32]) -> Vec<u32> {
+fn spans(kernel: &KernelSpec, settled: &Settled, ways: &[u32]) -> Vec<u32> {
     let spanned = kernel.stages.iter().any(|stage| {
         matches!(stage.order, "peers_first" | "ring")
             && stage.grid.len() > 2
             && matches!(stage.grid.first(), Some(Extent::World))
     });
-    match pins.span {
+    match settled.span {
         Some(pinned) => vec![pinned],
         None if !spanned => vec![0],
         None => ways.to_vec(),
@@ -56,11 +68,12 @@ fn spans(kernel: &KernelSpec, pins: &Pins, ways: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::Pins;
     use crate::testing::SPEC;
 
     #[test]
     fn all_that_is_open_varies() {
-        let choices = all(&SPEC, ElementType::F32, &Pins::of(&SPEC));
+        let choices = all(&SPEC, ElementType::F32, Pins::of(&SPEC).settled());
         assert_eq!(choices.len(), 2 * 2 * 2 * 2, "tiles, carriages, limits, spans");
         assert_eq!(choices[0], Choice { tile: (128, 128), carriages: vec![Carriage::Pull], link_limit: 16, span: 0 });
     }
@@ -70,7 +83,16 @@ mod tests {
         let mut pins = Pins::of(&SPEC);
         let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 3, span: 5 };
         pins.pin_all(&choice).unwrap();
-        assert_eq!(all(&SPEC, ElementType::F32, &pins), [choice.clone()]);
-        assert_eq!(all(&SPEC, ElementType::Bf16, &pins), [], "no variant has these elements");
+        assert_eq!(all(&SPEC, ElementType::F32, pins.settled()), std::slice::from_ref(&choice));
+        assert_eq!(near(&SPEC, pins.settled(), &choice), []);
+        assert_eq!(all(&SPEC, ElementType::Bf16, pins.settled()), [], "no variant has these elements");
+    }
+
+    #[test]
+    fn near_ones_differ_in_one_part() {
+        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 16, span: 0 };
+        let near = near(&SPEC, Pins::of(&SPEC).settled(), &choice);
+        assert_eq!(near.len(), MORE_LIMITS.len() + MORE_SPANS.len());
+        assert!(near.iter().all(|other| (other.link_limit == 16) != (other.span == 0)));
     }
 }

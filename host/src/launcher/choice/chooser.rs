@@ -7,10 +7,11 @@ use entwine_device::abi::MAX_DIMS;
 
 use super::model::{self, Prediction};
 use super::workload::Workload;
-use super::{Choice, Device, Pins, candidates};
+use super::{Choice, Device, Pins, Settled, candidates};
 use crate::error::Error;
 use crate::extent::Sizes;
 use crate::spec::{ElementType, KernelSpec};
+use crate::tuning::{Entry, Key, Tuning};
 use crate::variant;
 use crate::world::World;
 
@@ -22,6 +23,11 @@ pub enum Origin {
     Pinned,
     /// It is expected to take the least time.
     Model,
+    /// It was the fastest of those that were measured.
+    Tuned {
+        /// What a launch took then, in µs.
+        us: f64,
+    },
 }
 
 /// A choice for launches of certain sizes.
@@ -37,6 +43,14 @@ pub(crate) struct Chosen {
     pub next: Option<(Choice, Prediction)>,
 }
 
+impl Chosen {
+    /// This choice, whatever others there are.
+    pub fn pinned(kernel: &'static KernelSpec, element: ElementType, choice: &Choice) -> Result<Self, Error> {
+        let variant = variant::index(kernel, element, choice.tile)?;
+        Ok(Chosen { variant, choice: choice.clone(), origin: Origin::Pinned, candidates: 1, next: None })
+    }
+}
+
 /// What launches differ in that are chosen for one by one: their elements and dimensions.
 type Shape = (ElementType, [u32; MAX_DIMS]);
 
@@ -44,31 +58,89 @@ type Shape = (ElementType, [u32; MAX_DIMS]);
 pub(crate) struct Chooser {
     kernel: &'static KernelSpec,
     pins: Pins,
-    chosen: Mutex<HashMap<Shape, Arc<Chosen>>>,
+    known: Mutex<Known>,
+}
+
+/// What was chosen while the world remembered the same.
+#[derive(Default)]
+struct Known {
+    generation: u32,
+    chosen: HashMap<Shape, Arc<Chosen>>,
 }
 
 impl Chooser {
     pub fn new(kernel: &'static KernelSpec) -> Self {
-        Chooser { kernel, pins: Pins::of(kernel), chosen: Mutex::default() }
+        Chooser { kernel, pins: Pins::of(kernel), known: Mutex::default() }
     }
 
     /// Settles parts of all choices.
     pub fn pin<T>(&mut self, pin: impl FnOnce(&mut Pins) -> T) -> T {
-        self.chosen.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
+        self.known = Mutex::default();
         pin(&mut self.pins)
     }
 
     /// The choice for launches of these sizes on a world.
     pub fn choose(&self, world: &World, element: ElementType, dims: [u32; MAX_DIMS]) -> Result<Arc<Chosen>, Error> {
-        let mut chosen = self.chosen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(chosen) = chosen.get(&(element, dims)) {
+        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let generation = world.tuning().generation();
+        if known.generation != generation {
+            *known = Known { generation, ..Known::default() };
+        }
+        if let Some(chosen) = known.chosen.get(&(element, dims)) {
             return Ok(chosen.clone());
         }
-        let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: (1, 1) };
-        let found = Arc::new(by_model(self.kernel, element, &self.pins, sizes, &world.device())?);
-        chosen.insert((element, dims), found.clone());
-        Ok(found)
+        let tuned = match self.key(world, element, &dims) {
+            Some(key) => self.by_tuning(world.tuning(), element, &key)?,
+            None => None,
+        };
+        let chosen = match tuned {
+            Some(tuned) => tuned,
+            None => by_model(self.kernel, element, self.pins.settled(), of_any_tile(world, &dims), &world.device())?,
+        };
+        let chosen = Arc::new(chosen);
+        known.chosen.insert((element, dims), chosen.clone());
+        Ok(chosen)
     }
+
+    /// The choices for launches of these sizes with what they are expected to take, the least first.
+    pub fn ranked(
+        &self,
+        world: &World,
+        element: ElementType,
+        dims: &[u32; MAX_DIMS],
+    ) -> Result<Vec<(Choice, Prediction)>, Error> {
+        let sizes = of_any_tile(world, dims);
+        let mut ranked = predictions(self.kernel, element, self.pins.settled(), sizes, &world.device())?;
+        ranked.sort_by(|(_, one), (_, other)| one.total_us().total_cmp(&other.total_us()));
+        Ok(ranked)
+    }
+
+    /// The choices that differ from this one in parts that only measuring tells apart.
+    pub fn near(&self, choice: &Choice) -> Vec<Choice> {
+        candidates::near(self.kernel, self.pins.settled(), choice)
+    }
+
+    /// What measurements on this world's GPUs are remembered by; `None` for simulated ranks, which are not measured.
+    pub fn key(&self, world: &World, element: ElementType, dims: &[u32; MAX_DIMS]) -> Option<Key> {
+        let gpus = world.platform().gpus()?;
+        Some(Key::new(self.kernel, element, dims, world.ranks() as u32, self.pins.settled(), &gpus))
+    }
+
+    /// The choice that was the fastest when it was measured.
+    fn by_tuning(&self, tuning: &Tuning, element: ElementType, key: &Key) -> Result<Option<Chosen>, Error> {
+        let Some(Entry { choice, us, .. }) = tuning.find(key) else { return Ok(None) };
+        let compiled = self.kernel.variants.iter().any(|variant| variant.tile == choice.tile);
+        if !compiled || !self.pins.settled().admits(&choice) {
+            log::warn!("kernel `{}`: what was tuned does not fit it, and is not used", self.kernel.name);
+            return Ok(None);
+        }
+        let pinned = Chosen::pinned(self.kernel, element, &choice)?;
+        Ok(Some(Chosen { origin: Origin::Tuned { us }, ..pinned }))
+    }
+}
+
+fn of_any_tile<'d>(world: &World, dims: &'d [u32; MAX_DIMS]) -> Sizes<'d> {
+    Sizes { dims, world: world.ranks() as u32, tile: (1, 1) }
 }
 
 /// The model does not tell choices apart whose times differ by less than this part.
@@ -78,16 +150,16 @@ const INDISTINCT: f64 = 0.005;
 pub(crate) fn by_model(
     kernel: &'static KernelSpec,
     element: ElementType,
-    pins: &Pins,
+    settled: &Settled,
     sizes: Sizes<'_>,
     device: &Device,
 ) -> Result<Chosen, Error> {
-    let mut predicted = predictions(kernel, element, pins, sizes, device)?;
+    let mut predicted = predictions(kernel, element, settled, sizes, device)?;
     let candidates = predicted.len();
     let least_us = predicted.iter().map(|(_, prediction)| prediction.total_us()).fold(f64::INFINITY, f64::min);
     let good = |(_, prediction): &(_, Prediction)| prediction.total_us() <= least_us * (1.0 + INDISTINCT);
     let Some(preferred) = predicted.iter().position(good) else {
-        return Err(variant::no_variant(kernel, Some(element), pins.tile));
+        return Err(variant::no_variant(kernel, Some(element), settled.tile));
     };
     let (choice, _) = predicted.remove(preferred);
     let next = predicted.into_iter().min_by(|(_, one), (_, other)| one.total_us().total_cmp(&other.total_us()));
@@ -100,14 +172,56 @@ pub(crate) fn by_model(
 fn predictions(
     kernel: &'static KernelSpec,
     element: ElementType,
-    pins: &Pins,
+    settled: &Settled,
     sizes: Sizes<'_>,
     device: &Device,
 ) -> Result<Vec<(Choice, Prediction)>, Error> {
-    let predicted = candidates::all(kernel, element, pins).into_iter().map(|choice| {
+    let predicted = candidates::all(kernel, element, settled).into_iter().map(|choice| {
         let workload = Workload::of(kernel, element, &Sizes { tile: choice.tile, ..sizes })?;
         let prediction = model::predict(&workload, &choice, device);
         Ok((choice, prediction))
     });
     predicted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SPEC;
+    use crate::tuning::testing::entry;
+
+    fn tuned(choice: Choice) -> Option<Choice> {
+        let (tuning, entry) = (Tuning::default(), Entry { choice, ..entry(512, 7.0) });
+        tuning.remember(entry.clone()).unwrap();
+        let chosen = Chooser::new(&SPEC).by_tuning(&tuning, ElementType::F32, &entry.key).unwrap()?;
+        assert_eq!(chosen.origin, Origin::Tuned { us: 7.0 });
+        Some(chosen.choice)
+    }
+
+    #[test]
+    fn what_was_measured_is_taken() {
+        let choice = entry(512, 7.0).choice;
+        assert_eq!(tuned(choice.clone()), Some(choice));
+    }
+
+    #[test]
+    fn what_was_written_by_hand_and_does_not_fit_is_not() {
+        let choice = entry(512, 7.0).choice;
+        assert_eq!(tuned(Choice { tile: (32, 32), ..choice.clone() }), None);
+        assert_eq!(tuned(Choice { carriages: vec![], ..choice }), None);
+    }
+
+    #[test]
+    fn what_is_pinned_counts_at_once() {
+        let world = World::simulated(2).unwrap();
+        let mut chooser = Chooser::new(&SPEC);
+        let dims = [1024, 512, 0, 0, 0, 0, 0];
+        let tile = |chooser: &Chooser| chooser.choose(&world, ElementType::F32, dims).unwrap().choice.tile;
+        let before = tile(&chooser);
+        assert_eq!(tile(&chooser), before);
+        for pinned in [(64, 64), (128, 128)] {
+            chooser.pin(|pins| pins.pin_tile(pinned)).unwrap();
+            assert_eq!(tile(&chooser), pinned);
+        }
+    }
 }

@@ -16,7 +16,7 @@ pub use chooser::Origin;
 pub(crate) use chooser::{Chooser, Chosen};
 pub use device::Device;
 pub use model::Prediction;
-pub(crate) use pins::Pins;
+pub(crate) use pins::{Pins, Settled};
 pub use plan::{ChannelPlan, Plan, StagePlan};
 
 /// One of the ways in which a launch can be carried out. They differ in time alone; in the bits of a result only where
@@ -35,7 +35,7 @@ pub struct Choice {
 
 impl Choice {
     /// The choice in words, with the names of the kernel's channels.
-    fn text(&self, kernel: &KernelSpec) -> String {
+    pub(crate) fn text(&self, kernel: &KernelSpec) -> String {
         let (rows, columns) = self.tile;
         let mut parts = vec![format!("tiles of {rows}×{columns}")];
         for (channel, carriage) in kernel.channels.iter().zip(&self.carriages) {

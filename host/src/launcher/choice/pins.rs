@@ -1,14 +1,15 @@
 //! What of a choice is settled beforehand, by a kernel's source or by its user.
 
+use serde::{Deserialize, Serialize};
+
 use super::Choice;
 use crate::error::Error;
 use crate::spec::{Carriage, KernelSpec};
 use crate::variant;
 
 /// The parts of a choice that are settled.
-#[derive(Debug, Clone)]
-pub(crate) struct Pins {
-    kernel: &'static KernelSpec,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Settled {
     pub tile: Option<(u32, u32)>,
     /// By channel.
     pub carriages: Vec<Option<Carriage>>,
@@ -16,11 +17,37 @@ pub(crate) struct Pins {
     pub span: Option<u32>,
 }
 
+impl Settled {
+    /// Whether a choice has all that is settled.
+    pub fn admits(&self, choice: &Choice) -> bool {
+        fn is<T: PartialEq>(settled: &Option<T>, chosen: &T) -> bool {
+            settled.as_ref().is_none_or(|settled| settled == chosen)
+        }
+        is(&self.tile, &choice.tile)
+            && self.carriages.len() == choice.carriages.len()
+            && self.carriages.iter().zip(&choice.carriages).all(|(settled, chosen)| is(settled, chosen))
+            && is(&self.link_limit, &choice.link_limit)
+            && is(&self.span, &choice.span)
+    }
+}
+
+/// Settles parts of a kernel's choices.
+#[derive(Debug, Clone)]
+pub(crate) struct Pins {
+    kernel: &'static KernelSpec,
+    settled: Settled,
+}
+
 impl Pins {
     /// What the kernel's source settles.
     pub fn of(kernel: &'static KernelSpec) -> Self {
         let carriages = kernel.channels.iter().map(|channel| channel.carriage).collect();
-        Pins { kernel, tile: None, carriages, link_limit: None, span: None }
+        Pins { kernel, settled: Settled { carriages, ..Settled::default() } }
+    }
+
+    /// What is settled so far.
+    pub fn settled(&self) -> &Settled {
+        &self.settled
     }
 
     /// Settles the tile.
@@ -28,13 +55,13 @@ impl Pins {
         if !self.kernel.variants.iter().any(|variant| variant.tile == tile) {
             return Err(variant::no_variant(self.kernel, None, Some(tile)));
         }
-        self.tile = Some(tile);
+        self.settled.tile = Some(tile);
         Ok(())
     }
 
     /// Settles the link's limit. Tickets for the link are compared as signed words, and so none is larger.
     pub fn pin_link_limit(&mut self, limit: u32) {
-        self.link_limit = Some(limit.min(i32::MAX as u32));
+        self.settled.link_limit = Some(limit.min(i32::MAX as u32));
     }
 
     /// Settles how what is sent on a channel comes to its receivers.
@@ -52,10 +79,15 @@ impl Pins {
                 written.name()
             )),
             _ => {
-                self.carriages[channel] = Some(carriage);
+                self.settled.carriages[channel] = Some(carriage);
                 Ok(())
             }
         }
+    }
+
+    /// Settles the columns of a span.
+    pub fn pin_span(&mut self, columns: u32) {
+        self.settled.span = Some(columns);
     }
 
     /// Settles everything.
@@ -71,7 +103,7 @@ impl Pins {
             self.pin_carriage(channel.name, carriage)?;
         }
         self.pin_link_limit(choice.link_limit);
-        self.span = Some(choice.span);
+        self.pin_span(choice.span);
         Ok(())
     }
 }
@@ -85,7 +117,7 @@ mod tests {
     fn no_limit_is_too_large_to_compare_tickets_with() {
         let mut pins = Pins::of(&SPEC);
         pins.pin_link_limit(u32::MAX);
-        assert_eq!(pins.link_limit.unwrap() as i32, i32::MAX);
+        assert_eq!(pins.settled.link_limit.unwrap() as i32, i32::MAX);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Plan {
             return Err(expected());
         }
         let of_any_tile = Sizes { dims: &sizes, world: ranks, tile: (1, 1) };
-        let chosen = chooser::by_model(kernel, element, &Pins::of(kernel), of_any_tile, device)?;
+        let chosen = chooser::by_model(kernel, element, Pins::of(kernel).settled(), of_any_tile, device)?;
         Plan::new(kernel, element, &sizes, ranks, &chosen, Some(device.clone()))
     }
 
@@ -203,6 +203,7 @@ impl Plan {
                 100.0 * (expected.total_us() / prediction.total_us() - 1.0),
                 next.text(self.kernel)
             ),
+            (Origin::Tuned { us }, ..) => format!("measuring: the fastest of those that were tried, {us:.1} µs"),
             (Origin::Model, ..) => format!("the model, among {}", self.candidates),
         }
     }

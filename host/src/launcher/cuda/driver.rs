@@ -1,6 +1,6 @@
 //! Whether there is a CUDA driver that can be called at all.
 
-use cudarc::driver::{DriverError, result};
+use cudarc::driver::{DriverError, result, sys};
 use libloading::Library;
 
 use crate::error::Error;
@@ -25,6 +25,14 @@ pub(super) fn initialise() -> Result<(), Error> {
         }
     }
     result::init().map_err(|error| no_driver(format!("the CUDA driver does not start: {error}")))
+}
+
+/// The major version of the CUDA that the driver brings.
+pub(super) fn cuda_version() -> Result<u32, Error> {
+    let mut version = 0;
+    // SAFETY: the call writes one integer.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().during(0, "ask for the driver's version")?;
+    Ok(version as u32 / 1000)
 }
 
 fn no_driver(reason: String) -> Error {

@@ -23,7 +23,7 @@ use self::launch::GpuKernel;
 use self::memory::DeviceBlock;
 use self::module::Modules;
 use crate::error::Error;
-use crate::platform::{Memory, Platform, Program};
+use crate::platform::{GpuKind, Memory, Platform, Program};
 use crate::spec::{ElementType, KernelSpec};
 
 /// GPUs that reach each other's memory, one for each rank.
@@ -31,12 +31,15 @@ pub(crate) struct Gpus {
     devices: Vec<Arc<Device>>,
     modules: Modules,
     start_limit: Duration,
+    /// The major version of the driver's CUDA.
+    cuda: u32,
 }
 
 impl Gpus {
     /// Opens these GPUs, or all of the machine.
     pub fn open(named: Option<&[usize]>, start_limit: Duration) -> Result<Self, Error> {
         driver::initialise()?;
+        let cuda = driver::cuda_version()?;
         let ordinals = device::ordinals(named)?;
         if !(1..=MAX_WORLD).contains(&ordinals.len()) {
             return Err(Error::WorldSize(ordinals.len()));
@@ -53,7 +56,7 @@ impl Gpus {
                 from.reach(to)?;
             }
         }
-        Ok(Gpus { devices, modules: Modules::default(), start_limit })
+        Ok(Gpus { devices, modules: Modules::default(), start_limit, cuda })
     }
 }
 
@@ -66,10 +69,10 @@ impl Platform for Gpus {
         Some(&self.devices[rank].context)
     }
 
-    fn gpu_name(&self) -> Option<String> {
+    fn gpus(&self) -> Option<GpuKind> {
         let mut names: Vec<_> = self.devices.iter().map(|device| device.name.as_str()).collect();
         names.dedup();
-        Some(names.join(" and "))
+        Some(GpuKind { name: names.join(" and "), cuda: self.cuda })
     }
 
     fn processors(&self) -> u32 {
