@@ -36,6 +36,10 @@ pub struct Head {
     pub fault: u64,
     /// Simulated ranks: address of the fabric that signals and waits go through. 0 on a GPU.
     pub fabric: u64,
+    /// Address of this rank's [`log`](crate::log); 0 where none is kept.
+    pub log: u64,
+    /// Entries in a row of the log.
+    pub log_capacity: u64,
     /// Columns of tiles that `peers_first` and `ring` visit for all owners before they go on to the next; 0 means all.
     pub span: u32,
     /// Fault injection: the channel whose signal this rank withholds, or [`NONE`].

@@ -17,6 +17,7 @@ mod at;
 mod channel;
 mod element;
 pub mod layout;
+pub mod log;
 mod matrix;
 pub mod order;
 mod place;

@@ -71,10 +71,16 @@ impl<const D: usize> Stage<D> {
 
     #[inline(always)]
     fn begin<R: Role>(&self, role: &R, coordinates: [u32; D]) {
-        let mut named = [NONE; MAX_AXES];
-        named[..D].copy_from_slice(&coordinates);
-        role.begin(self.index, named);
+        role.begin(self.index, named(coordinates));
     }
+}
+
+/// Coordinates as reports have them.
+#[inline(always)]
+fn named<const D: usize>(coordinates: [u32; D]) -> [u32; MAX_AXES] {
+    let mut named = [NONE; MAX_AXES];
+    named[..D].copy_from_slice(&coordinates);
+    named
 }
 
 /// Visits this CTA's tiles of a stage in a fixed order.
@@ -108,7 +114,7 @@ pub fn walk_ready_first<const D: usize, R: Role>(
     while first < count {
         let window = if count - first < u64::BITS { (1 << (count - first)) - 1 } else { u64::MAX };
         // Until a tile is picked, what is missing is reported for the first.
-        stage.begin(role, coordinates(first));
+        role.note(stage.index, named(coordinates(first)));
         let pick = role.first_ready(window & !visited, |bit| slot(coordinates(first + bit)));
         let picked = coordinates(first + pick);
         stage.begin(role, picked);

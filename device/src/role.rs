@@ -23,7 +23,10 @@ pub trait Role: Sized {
     /// This CTA's index in the grid.
     fn cta(&self) -> u32;
 
-    /// The tile that the following operations belong to, for the report of a fault.
+    /// The tile to name if a fault is to be reported.
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]);
+
+    /// Begins with a tile: the following operations belong to it.
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]);
 
     /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.

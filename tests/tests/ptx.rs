@@ -98,9 +98,10 @@ fn an_entry_has_its_launch_bounds() {
     assert!(said_after(".maxntid 384\n", "").contains("no `.maxntid`"));
 }
 
-/// The PTX of the ready-made kernels; `None` where there is no compiler for the device, and none is required.
-fn kernels() -> Option<Module> {
-    let code = KERNELS[0].codes.iter().find(|code| !code.timeline);
+/// The PTX of the ready-made kernels, without a timeline or with one; `None` where there is no compiler for the device,
+/// and none is required.
+fn kernels(timeline: bool) -> Option<Module> {
+    let code = KERNELS[0].codes.iter().find(|code| code.timeline == timeline);
     if code.is_none() {
         skip("the kernels were built without PTX");
     }
@@ -115,30 +116,42 @@ fn skip(reason: &str) {
 
 #[test]
 fn every_variant_of_a_kernel_has_a_sound_entry() {
-    let Some(module) = kernels() else { return };
-    let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
-    for variant in &variants {
-        assert!(module.entries().any(|entry| entry.name == variant.entry), "{}", variant.entry);
+    for module in [false, true].into_iter().filter_map(kernels) {
+        let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
+        for variant in &variants {
+            assert!(module.entries().any(|entry| entry.name == variant.entry), "{}", variant.entry);
+        }
+        assert_eq!(module.entries().count(), variants.len());
+        assert_eq!(violations(&module), [""; 0]);
+        assert_eq!(module.functions_with_local_memory().next(), None);
     }
-    assert_eq!(module.entries().count(), variants.len());
-    assert_eq!(violations(&module), [""; 0]);
-    assert_eq!(module.functions_with_local_memory().next(), None);
+}
+
+/// Entries of a log are the only things that are stored four words at a time.
+#[test]
+fn what_is_not_recorded_leaves_no_trace() {
+    let (Some(plain), Some(recording)) = (kernels(false), kernels(true)) else { return };
+    let logs = |module: &Module| module.entries().map(|entry| entry.text.matches("st.global.v4.u32").count()).max();
+    assert_eq!(logs(&plain), Some(0));
+    assert!(recording.entries().all(|entry| entry.text.contains("st.global.v4.u32")));
 }
 
 #[test]
 fn kernels_assemble_to_machine_code_that_runs_at_full_speed() {
-    let Some(module) = kernels() else { return };
     if !assembler::is_installed() {
         return skip("no `ptxas` on the search path");
     }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (ptx, cubin) = (directory.join("kernels.ptx"), directory.join("kernels.cubin"));
-    fs::write(&ptx, module.text()).unwrap();
-    let report = assembler::assemble(Target::Sm90a, &ptx, &cubin).unwrap();
-    assert_eq!(report.faults(), [""; 0]);
+    for (timeline, name) in [(false, "kernels"), (true, "timeline")] {
+        let Some(module) = kernels(timeline) else { continue };
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let [ptx, cubin] = ["ptx", "cubin"].map(|extension| directory.join(name).with_extension(extension));
+        fs::write(&ptx, module.text()).unwrap();
+        let report = assembler::assemble(Target::Sm90a, &ptx, &cubin).unwrap();
+        assert_eq!(report.faults(), [""; 0]);
 
-    let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
-    assert!(module.entries().all(|entry| matrix_instructions(&entry) > 0), "every ready-made kernel multiplies");
-    let in_machine_code = assembler::disassemble(&cubin).unwrap().matches("HGMMA.").count();
-    assert!(in_machine_code >= in_ptx, "{in_machine_code} matrix instructions, {in_ptx} in the PTX");
+        let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
+        assert!(module.entries().all(|entry| matrix_instructions(&entry) > 0), "every ready-made kernel multiplies");
+        let in_machine_code = assembler::disassemble(&cubin).unwrap().matches("HGMMA.").count();
+        assert!(in_machine_code >= in_ptx, "{in_machine_code} matrix instructions, {in_ptx} in the PTX");
+    }
 }

@@ -10,7 +10,6 @@ use super::clock::{Clock, Clocks, Race};
 use super::fault::Abandoned;
 use super::region::{Regions, word};
 use super::sync::{self, Thread};
-use super::timeline::{Event, Timeline};
 use crate::abi::{FaultKind, FaultRecord, Head, NONE};
 
 /// What the CTAs of a simulated world meet in. Launches on one fabric run in the order in which they were
@@ -20,7 +19,6 @@ pub struct Fabric {
     state: Mutex<State>,
     /// Signals: how many launches each rank has left.
     turns: Vec<AtomicU32>,
-    timeline: Timeline,
     broken: OnceLock<Break>,
 }
 
@@ -180,23 +178,7 @@ impl Fabric {
     pub fn new(world: u32) -> Arc<Self> {
         let state = State { delays: std::vec![Duration::ZERO; world as usize], ..State::default() };
         let turns = (0..world).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Fabric {
-            world,
-            state: Mutex::new(state),
-            turns,
-            timeline: Timeline::default(),
-            broken: OnceLock::new(),
-        })
-    }
-
-    /// Starts or stops recording events.
-    pub fn record_events(&self, recording: bool) {
-        self.timeline.set_recording(recording);
-    }
-
-    /// The events recorded since they were last taken.
-    pub fn take_events(&self) -> Vec<Event> {
-        self.timeline.take()
+        Arc::new(Fabric { world, state: Mutex::new(state), turns, broken: OnceLock::new() })
     }
 
     /// Fault injection: every CTA of `rank` starts its next launches this much late.
@@ -217,10 +199,6 @@ impl Fabric {
 
     pub(super) fn world(&self) -> u32 {
         self.world
-    }
-
-    pub(super) fn timeline(&self) -> &Timeline {
-        &self.timeline
     }
 
     /// The lane of a CTA: its index in vector clocks.

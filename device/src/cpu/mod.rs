@@ -5,10 +5,10 @@ mod clock;
 mod fabric;
 mod fault;
 mod launch;
+mod log;
 mod protocol;
 mod region;
 mod sync;
-mod timeline;
 mod whole;
 mod window;
 
@@ -16,5 +16,4 @@ pub use fabric::{Break, Fabric};
 pub use launch::{Launch, Simulate, run};
 #[cfg(feature = "explore")]
 pub use sync::explore;
-pub use timeline::{Event, EventKind};
 pub use whole::Whole;

@@ -3,16 +3,16 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::time::Instant;
 use std::vec::Vec;
 
 use super::clock::Race;
 use super::fabric::{Break, Fabric, Want, Watch};
-use super::fault::{Abandoned, Panicked, abandon, named};
+use super::fault::{Abandoned, Panicked, abandon};
+use super::log::Log;
 use super::region::Regions;
-use super::timeline::{Event, EventKind};
 use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::channel::Route;
+use crate::log::EventKind;
 use crate::place::SlotPlace;
 
 /// One CTA of a launch.
@@ -23,6 +23,7 @@ pub(super) struct Cta {
     epoch: u32,
     /// The tile that the CTA is at.
     at: Cell<Option<(u32, [u32; MAX_AXES])>>,
+    log: Log,
 }
 
 impl Cta {
@@ -39,7 +40,9 @@ impl Cta {
             Arc::from_raw(fabric)
         };
         let epoch = Regions::of(&head).epoch(head.rank).load(Ordering::Acquire).wrapping_add(1);
-        let cta = Cta { fabric, head, index, epoch, at: Cell::new(None) };
+        // SAFETY: the addresses in `head` are valid, and this is the only thread of the CTA.
+        let log = unsafe { Log::begin(&head, index) };
+        let cta = Cta { fabric, head, index, epoch, at: Cell::new(None), log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -51,7 +54,7 @@ impl Cta {
         if let Err(place) = ended {
             self.fabric.fault(&self.head, self.record(FaultKind::Panic).at_source(&place));
         }
-        self.end();
+        self.log.end();
         self.fabric.leave(self.lane(), &self.head, self.epoch);
     }
 
@@ -63,22 +66,23 @@ impl Cta {
         self.index
     }
 
-    /// The tile that the following belongs to; none if the launch has been given up.
-    pub(super) fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    /// The tile to name if a fault is to be reported; none if the launch has been given up.
+    pub(super) fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
         if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
             abandon(Abandoned);
         }
-        if self.at.get() != Some((stage, tile)) {
-            self.end();
-            self.at.set(Some((stage, tile)));
-            self.event(EventKind::Begin, None);
-        }
+        self.at.set(Some((stage, tile)));
     }
 
-    fn end(&self) {
-        if self.at.get().is_some() {
-            self.event(EventKind::End, None);
-        }
+    /// The tile that the following belongs to.
+    pub(super) fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.note(stage, tile);
+        self.log.begin_tile(stage, tile);
+    }
+
+    /// Notes an event for the timeline.
+    pub(super) fn event(&self, kind: EventKind) {
+        self.log.event(kind);
     }
 
     /// Sends: `write` is given the address of the slot's data, once for each place that it has to be stored at.
@@ -90,6 +94,7 @@ impl Cta {
         for &receiver in &receivers {
             self.reuse(slot, receiver);
         }
+        self.event(EventKind::Store);
         let mut written = None;
         for &receiver in &receivers {
             let signal_early = self.fabric.is_broken(Break::SignalEarly);
@@ -100,23 +105,24 @@ impl Cta {
             if written != Some(data) {
                 self.ordered(slot, receiver, || self.fabric.write(self.lane(), data));
                 write(data);
+                self.event(EventKind::Stored);
                 written = Some(data);
             }
             if !signal_early {
+                self.log.slot_event(EventKind::Send, slot, receiver);
                 self.signal(slot, receiver);
             }
         }
-        self.event(EventKind::Send, Some(slot));
     }
 
     /// Waits for a slot's signal and returns the address of its data.
     pub(super) fn receive(&self, slot: &SlotPlace) -> u64 {
         let sender = slot.sender(self.head.world);
-        self.event(EventKind::Wait, Some(slot));
+        self.log.slot_event(EventKind::Wait, slot, sender);
         if !self.fabric.is_broken(Break::ReadEarly) {
             self.wait(&[self.wanted(slot)], self.record(FaultKind::MissingSignal).at_slot(slot, sender));
         }
-        self.event(EventKind::Ready, Some(slot));
+        self.log.slot_event(EventKind::Ready, slot, sender);
         let data = self.incoming(slot);
         self.ordered(slot, sender, || self.fabric.read(self.lane(), data));
         data
@@ -135,7 +141,11 @@ impl Cta {
             Some(slot) => missing.at_slot(slot, slot.sender(self.head.world)),
             None => missing,
         };
-        candidates[self.wait(&wants, missing)].0
+        self.event(EventKind::End);
+        self.event(EventKind::Wait);
+        let chosen = self.wait(&wants, missing);
+        self.event(EventKind::Ready);
+        candidates[chosen].0
     }
 
     fn lane(&self) -> usize {
@@ -241,14 +251,5 @@ impl Cta {
     fn record(&self, kind: FaultKind) -> FaultRecord {
         let (stage, tile) = self.at.get().unwrap_or((NONE, [NONE; MAX_AXES]));
         FaultRecord::new(kind, self.head.rank, stage, tile)
-    }
-
-    fn event(&self, kind: EventKind, slot: Option<&SlotPlace>) {
-        self.fabric.timeline().record(|| {
-            let (stage, tile) = self.at.get().unwrap_or((NONE, [NONE; MAX_AXES]));
-            let (channel, slot) = slot.map_or((NONE, [NONE; MAX_AXES]), |slot| (slot.channel, named(slot)));
-            let (rank, cta, at) = (self.head.rank, self.index, Instant::now());
-            Event { kind, rank, cta, stage, tile, channel, slot, at }
-        });
     }
 }

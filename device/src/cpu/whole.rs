@@ -7,6 +7,7 @@ use super::protocol::Cta;
 use super::window::Window;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
+use crate::log::EventKind;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -80,6 +81,10 @@ impl Role for Whole {
         self.cta.index()
     }
 
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.cta.note(stage, tile);
+    }
+
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
         self.cta.begin(stage, tile);
     }
@@ -95,10 +100,12 @@ impl Role for Whole {
         let depth = a.columns() as usize;
         let (a, b) = (self.panel_window::<E>(a, M), self.panel_window::<E>(b, N));
         let mut sum = std::vec![0.0; M * N];
+        self.cta.event(EventKind::Multiply);
         for first in (0..depth).step_by(STEP) {
             let step = STEP.min(depth - first);
             multiply_add(&widened(&a.read(M, first, step)), &widened(&b.read(N, first, step)), step, &mut sum);
         }
+        self.cta.event(EventKind::Multiplied);
         sum
     }
 
@@ -114,7 +121,11 @@ impl Role for Whole {
 
     fn store<E: Element, S: TileShape>(&self, tile: &Vec<E>, to: &Place) {
         match to {
-            Place::Matrix(place) => Window::matrix(place).write(tile, S::COLUMNS),
+            Place::Matrix(place) => {
+                self.cta.event(EventKind::Store);
+                Window::matrix(place).write(tile, S::COLUMNS);
+                self.cta.event(EventKind::Stored);
+            }
             Place::Slot(slot) => self.cta.send(slot, |data| {
                 Window::slot(data, S::ROWS, S::COLUMNS).write(tile, S::COLUMNS);
             }),

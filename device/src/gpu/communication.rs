@@ -11,6 +11,7 @@ use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
+use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
@@ -64,6 +65,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         if self.held.get() {
             self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
         }
+        self.cta.end_log();
     }
 
     /// Waits until the math warpgroups have handed the staging buffer over.
@@ -113,6 +115,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     #[inline(always)]
     fn drain(&self, count: u32, rows: usize, put: impl Fn(u32, u32, u32)) {
         let per_slot = C::RING_SLOT / (rows as u32 * ROW);
+        self.cta.event(EventKind::Store);
         let mut oldest = self.ring.get();
         let mut pending = 0;
         let mut index = 0;
@@ -164,14 +167,21 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     holds_nothing!();
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
         self.cta.note(COMMUNICATION, stage, tile);
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.note(stage, tile);
+        self.cta.begin_tile(stage, Some(tile));
     }
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
+        self.cta.event(EventKind::End);
         self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
         unsafe { self.cta.read_choice(cursor.slot) }
     }
@@ -200,12 +210,14 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     fn store<E: Element, S: TileShape>(&self, _: &(), to: &Place) {
         check_staged::<C, E, S>();
         self.collect();
+        self.cta.event(EventKind::Store);
         let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
         match to {
             Place::Matrix(to) => {
                 put_in_matrix::<E>(to, S::ROWS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();
+                self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {
                 let limited = self.signals.limits_store(slot);
@@ -229,6 +241,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         match to {
             Place::Matrix(place) => {
                 self.drain(count, S::ROWS, |first, here, from| put_in_matrix::<E>(place, S::ROWS, first, here, from));
+                self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {
                 self.drain(count, S::ROWS, |first, here, from| self.signals.put(slot, S::ROWS, first, here, from));

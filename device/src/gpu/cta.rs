@@ -8,6 +8,7 @@ use core::mem::offset_of;
 use super::fault;
 use crate::abi::{Control, Head, MAX_AXES, MatrixArg};
 use crate::layout;
+use crate::log::EventKind;
 use crate::ptx::*;
 
 /// What a variant is compiled for.
@@ -22,6 +23,8 @@ pub trait Config {
     const COMMUNICATES: bool;
     /// Whether a mover carries some of its stages.
     const MOVES: bool;
+    /// Whether its roles record what they do when.
+    const RECORDS: bool;
 
     /// Slots of the ring.
     const RING_DEPTH: u32 = layout::ring_depth(Self::ROWS, Self::COLUMNS, Self::ELEMENT, Self::MOVES);
@@ -70,6 +73,8 @@ const KNOWN: u32 = 192;
 pub(super) const HEAD: u32 = 256;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
+/// How many entries each role has written of its log.
+pub(super) const LOGGED: u32 = 512;
 /// Where the regions start, for the communication thread: it asks for each piece that it sends.
 const REGIONS: u32 = 448;
 
@@ -78,7 +83,7 @@ pub struct Cta<'p, C: Config> {
     pub(super) head: &'p Head,
     /// Address of this rank's control block, which is where its symmetric region starts.
     pub(super) region: u64,
-    shared: u32,
+    pub(super) shared: u32,
     thread: u32,
     aborted: Cell<bool>,
     config: PhantomData<C>,
@@ -99,6 +104,7 @@ impl<'p, C: Config> Cta<'p, C> {
             aborted: Cell::new(false),
             config: PhantomData,
         };
+        let begun = cta.time();
         if cta.thread == 0 {
             unsafe {
                 for slot in 0..C::RING_DEPTH {
@@ -118,6 +124,7 @@ impl<'p, C: Config> Cta<'p, C> {
         }
         if cta.thread == PREPARING_THREAD {
             unsafe { fault::prepare(cta.shared, head, cta.region) };
+            unsafe { cta.prepare_log() };
         }
         if cta.thread == FETCHING_THREAD {
             for matrix in matrices {
@@ -132,6 +139,9 @@ impl<'p, C: Config> Cta<'p, C> {
         // Up to here the launch before may still run; what it leaves in memory is used from here on.
         launch_dependents();
         wait_for_dependencies();
+        if cta.loads() {
+            cta.event_at(EventKind::Start, begun);
+        }
         cta
     }
 

@@ -43,6 +43,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         for _ in 0..C::RING_DEPTH {
             self.reserve();
         }
+        self.cta.end_log();
         unsafe { self.signals.leave_epoch() };
     }
 
@@ -87,8 +88,14 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     holds_nothing!();
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
         self.cta.note(LOADER, stage, tile);
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.note(stage, tile);
+        self.cta.begin_tile(stage, Some(tile));
     }
 
     /// The loader is ahead of the other roles, so it is the one that chooses.

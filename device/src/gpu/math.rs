@@ -8,6 +8,7 @@ use super::in_a_cta;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
+use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
@@ -47,6 +48,28 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             choice: Cell::new(Cursor::START),
             held: Cell::new(false),
             ready: Cell::new(0),
+        }
+    }
+
+    /// Ends the role.
+    #[inline(always)]
+    pub fn finish(&self) {
+        if C::RECORDS && self.records() {
+            self.cta.end_log();
+        }
+    }
+
+    /// Whether this thread speaks for all in the log.
+    #[inline(always)]
+    fn records(&self) -> bool {
+        self.leads() && self.warpgroup == 0
+    }
+
+    /// Notes an event in the log.
+    #[inline(always)]
+    fn event(&self, kind: EventKind) {
+        if C::RECORDS && self.records() {
+            self.cta.event(kind);
         }
     }
 
@@ -91,8 +114,10 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     /// Waits until the staging buffer is this side's.
     #[inline(always)]
     fn take_staging(&self) {
+        self.event(EventKind::Wait);
         self.cta.wait_together(self.cta.ready(), self.ready.get());
         self.ready.set(self.ready.get() ^ 1);
+        self.event(EventKind::Ready);
     }
 
     /// Hands the staging buffer to the communication thread.
@@ -164,7 +189,14 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     /// A note would cost these warps the computation of coordinates that they mostly don't need: a panic of
     /// theirs is reported at the tile that the communication thread is at.
     #[inline(always)]
-    fn begin(&self, _: u32, _: [u32; MAX_AXES]) {}
+    fn note(&self, _: u32, _: [u32; MAX_AXES]) {}
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, _: [u32; MAX_AXES]) {
+        if C::RECORDS && self.records() {
+            self.cta.begin_tile(stage, None);
+        }
+    }
 
     /// When the launch is given up nobody chooses any more, and a choice made long ago may have been visited: the walk
     /// only comes to its end if each turn takes a candidate.
@@ -172,6 +204,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     fn first_ready(&self, candidates: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
+        self.event(EventKind::End);
         self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
         if self.cta.is_given_up() {
             return candidates.trailing_zeros();
@@ -194,6 +227,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
         let mut cursor = self.ring.get();
         let (a, b) = self.operands::<M>(cursor);
+        self.event(EventKind::Multiply);
         let mut product = unsafe {
             wgmma_fence();
             let mut product = E::wgmma(a, b);
@@ -215,6 +249,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         unsafe { wgmma_wait::<0>() };
         self.free(cursor.slot);
         self.ring.set(cursor.next(C::RING_DEPTH));
+        self.event(EventKind::Multiplied);
         product
     }
 
@@ -254,6 +289,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
         self.write_staged::<E, S>(tile);
         self.give_staging();
+        self.event(EventKind::Staged);
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@ mod communication;
 mod cta;
 mod fault;
 mod loader;
+mod log;
 mod math;
 mod mover;
 mod signals;
@@ -81,6 +82,7 @@ macro_rules! __entry {
             const ELEMENT: u32 = <$element as $crate::Element>::SIZE;
             const COMMUNICATES: bool = <$params>::CHANNELS > 0;
             const MOVES: bool = !stringify!($($moves),*).is_empty();
+            const RECORDS: bool = cfg!(entwine_timeline);
         }
 
         #[unsafe(export_name = $name)]
@@ -89,6 +91,7 @@ macro_rules! __entry {
             if cta.computes() {
                 let role = unsafe { $crate::gpu::Math::begin(&cta) };
                 $weave(&role, &params);
+                role.finish();
             } else {
                 unsafe { cta.give_registers() };
                 if cta.loads() {
@@ -103,6 +106,7 @@ macro_rules! __entry {
                 $(if cta.moves() {
                     let role = $crate::gpu::Mover::begin(&cta);
                     $moves(&role, &params);
+                    role.finish();
                 })*
             }
         }

@@ -10,6 +10,7 @@ use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
+use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
@@ -33,10 +34,17 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
         Mover { cta, signals, parity: Cell::new(0) }
     }
 
+    /// Ends the role.
+    #[inline(always)]
+    pub fn finish(&self) {
+        self.cta.end_log();
+    }
+
     /// Passes `count` boxes through the buffer.
     #[inline(always)]
     fn pass<E: Element>(&self, from: Source, count: u32, rows: usize, put: impl Fn(u32, u32)) {
         let (buffer, moved) = (self.cta.move_buffer(), self.cta.moved());
+        self.cta.event(EventKind::Store);
         for index in 0..count {
             if from.limited() {
                 self.signals.take_link();
@@ -60,8 +68,14 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     holds_nothing!();
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
         self.cta.note(MOVER, stage, tile);
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.note(stage, tile);
+        self.cta.begin_tile(stage, Some(tile));
     }
 
     /// The mover makes its own choices: no other role is at its stages.
@@ -100,7 +114,8 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
             Place::Matrix(to) => {
-                self.pass::<E>(from, count, S::ROWS, |index, buffer| put_in_matrix::<E>(to, S::ROWS, index, 1, buffer))
+                self.pass::<E>(from, count, S::ROWS, |index, buffer| put_in_matrix::<E>(to, S::ROWS, index, 1, buffer));
+                self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {
                 self.pass::<E>(from, count, S::ROWS, |index, buffer| self.signals.put(slot, S::ROWS, index, 1, buffer));

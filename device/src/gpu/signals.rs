@@ -9,6 +9,7 @@ use super::fault::fault;
 use crate::abi::{Control, FaultKind};
 use crate::channel::Route;
 use crate::layout::ROW;
+use crate::log::{EventKind, NOBODY};
 use crate::place::SlotPlace;
 use crate::ptx::*;
 
@@ -53,9 +54,11 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
         let (rank, linear) = (self.cta.head.rank, self.checked(slot, slot.linear()));
+        self.cta.slot_event(EventKind::Wait, slot, slot.sender(self.cta.head.world));
         self.poll(self.signal_address(slot, rank, linear), self.epoch, |seen| {
             fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, seen)
         });
+        self.cta.slot_event(EventKind::Ready, slot, slot.sender(self.cta.head.world));
         fence_proxy_async();
         match slot.arg.pull {
             0 => self.data_address(slot, rank, linear),
@@ -94,6 +97,8 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let chosen = Cell::new(candidates.trailing_zeros());
+        self.cta.event(EventKind::End);
+        self.cta.event(EventKind::Wait);
         self.poll_until(
             || {
                 let mut left = candidates;
@@ -113,6 +118,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                 }
             },
         );
+        self.cta.event(EventKind::Ready);
         chosen.get()
     }
 
@@ -139,8 +145,10 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn announce(&self, slot: &SlotPlace) {
         bulk_wait();
+        self.cta.event(EventKind::Stored);
         // The wait alone isn't enough: without the fence receivers were seen to read what was there before.
         fence_acq_rel_sys();
+        self.cta.slot_event(EventKind::Send, slot, if slot.route == Route::One { slot.to } else { NOBODY });
         self.for_receivers(slot, |receiver| self.signal(slot, receiver));
     }
 

@@ -84,6 +84,19 @@ pub unsafe fn store_relaxed_gpu(address: u64, value: u32) {
     unsafe { asm!("st.relaxed.gpu.global.u32 [{}], {};", in(reg64) address, in(reg32) value) }
 }
 
+/// # Safety
+/// `address` must be 16 bytes of global memory, aligned to 16, that no other thread accesses now.
+#[inline(always)]
+pub unsafe fn store_global_u32x4(address: u64, words: [u32; 4]) {
+    let [a, b, c, d] = words;
+    unsafe {
+        asm!(
+            "st.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
+            in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+        );
+    }
+}
+
 /// A word that nobody writes during the launch.
 ///
 /// # Safety

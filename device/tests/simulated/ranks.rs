@@ -6,11 +6,17 @@ use std::time::Duration;
 
 use entwine_device::abi::{ChannelArg, Control, FaultRecord, Head, MAX_AXES, MAX_DIMS, MAX_WORLD, NONE};
 use entwine_device::cpu::{Fabric, Launch, Simulate};
+use entwine_device::log;
 
 /// Signals that a channel has room for.
 const SIGNALS: u64 = 1024;
 /// Bytes that each of a channel's two data buffers has room for.
 const BUFFER: u64 = 1 << 20;
+/// Entries that a CTA has room for in a log.
+const LOG_CAPACITY: u64 = 256;
+
+/// An entry of a log.
+pub type Entry = [u32; 4];
 
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
@@ -36,6 +42,7 @@ pub struct Ranks<const CHANNELS: usize> {
     regions: Vec<Vec<Line>>,
     table: Vec<u64>,
     faults: Vec<FaultRecord>,
+    logs: Vec<Vec<Entry>>,
 }
 
 impl<const CHANNELS: usize> Ranks<CHANNELS> {
@@ -52,7 +59,25 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             regions,
             // SAFETY: a record is made of integers.
             faults: (0..world).map(|_| unsafe { zeroed() }).collect(),
+            logs: Vec::new(),
         }
+    }
+
+    /// Lets launches keep a log.
+    pub fn keep_logs(&mut self) {
+        let entries = log::bytes(self.ctas, LOG_CAPACITY) / log::ENTRY;
+        self.logs = (0..self.world).map(|_| vec![[0; 4]; entries as usize]).collect();
+    }
+
+    /// How many entries each row of a rank's log would have, had there been room for all.
+    pub fn noted(&self, rank: u32) -> Vec<u32> {
+        self.logs[rank as usize].chunks(LOG_CAPACITY as usize + 1).map(|row| row[0][0]).collect()
+    }
+
+    /// What the CTAs of a rank noted in a launch, all of which has been joined.
+    pub fn log(&self, rank: u32) -> Vec<Vec<Entry>> {
+        let rows = self.logs[rank as usize].chunks(LOG_CAPACITY as usize + 1);
+        rows.map(|row| row[1..].iter().take(row[0][0] as usize).copied().collect()).collect()
     }
 
     /// As if `epoch` launches had gone before.
@@ -118,6 +143,8 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             regions: self.table.as_ptr() as u64,
             fault: &raw const self.faults[rank as usize] as u64,
             fabric: 0,
+            log: self.logs.get(rank as usize).map_or(0, |log| log.as_ptr() as u64),
+            log_capacity: LOG_CAPACITY,
             span: 0,
             drop_channel,
             drop_slot,

@@ -30,9 +30,10 @@ struct Demo {
 fn main() -> Result<()> {
     let demo = Demo::new(Options::parse())?;
     demo.run()?;
-    if !demo.simulated {
+    if !demo.recorded() {
         println!(
-            "\nGPUs keep no record of what happens when. On as many simulated ranks, computing and communicating overlap so:"
+            "\nThis program was built without code that records what GPUs do when (`ENTWINE_TIMELINE=1` adds it). On as \
+             many simulated ranks, computing and communicating overlap so:"
         );
         Demo::simulate(demo.world.ranks())?.run()?;
     }
@@ -66,6 +67,11 @@ impl Demo {
         Ok(Demo { world: World::simulated(ranks)?, simulated: true, m: 1024, n: 512, k: 256 })
     }
 
+    /// Whether there is a picture of what happens when.
+    fn recorded(&self) -> bool {
+        self.simulated || gemm_reduce_scatter::SPEC.codes.iter().any(|code| code.timeline)
+    }
+
     fn run(&self) -> Result<()> {
         self.reduce_scatter().context("gemm_reduce_scatter")?;
         self.all_reduce().context("gemm_all_reduce")?;
@@ -82,7 +88,7 @@ impl Demo {
             kernel.launch(gemm_reduce_scatter::Args { a: &a, b: &b, c: &mut c })?.wait()
         })?;
         report([matrices::error(&c.gather()?, &expected)?]);
-        if self.simulated {
+        if self.recorded() {
             print!("{}", kernel.record(gemm_reduce_scatter::Args { a: &a, b: &b, c: &mut c })?);
         }
         Ok(())
@@ -97,7 +103,7 @@ impl Demo {
         self.time("gemm_all_reduce", || kernel.launch(gemm_all_reduce::Args { a: &a, b: &b, c: &mut c })?.wait())?;
         let ranks = (0..self.world.ranks()).map(|rank| matrices::error(&c.to_vec(rank)?, &expected));
         report(ranks.collect::<Result<Vec<_>>>()?);
-        if self.simulated {
+        if self.recorded() {
             print!("{}", kernel.record(gemm_all_reduce::Args { a: &a, b: &b, c: &mut c })?);
         }
         Ok(())
@@ -117,7 +123,7 @@ impl Demo {
         })?;
         let ranks = b.iter().enumerate().map(|(rank, b)| matrices::error(&c.to_vec(rank)?, &whole.dot(&b.t())));
         report(ranks.collect::<Result<Vec<_>>>()?);
-        if self.simulated {
+        if self.recorded() {
             print!("{}", kernel.record(all_gather_gemm::Args { a: &a, b: &b_there, c: &mut c })?);
         }
         Ok(())

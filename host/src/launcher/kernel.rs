@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arguments::{Arguments, KernelType};
 use crate::capture::Captured;
@@ -132,7 +132,7 @@ impl<K: KernelType> Kernel<K> {
     /// An argument of another world, element type or shape than expected; memory ran out; or an earlier launch
     /// failed whose [`Launch`] was dropped, so that nobody has been told.
     pub fn launch<'a>(&self, arguments: impl Arguments<'a, Kernel = K>) -> Result<Launch, Error> {
-        self.start(arguments, None, false)
+        self.start(arguments, None)
     }
 
     /// As [`Kernel::launch`], in the order of the user's own CUDA streams: one for each rank, on its GPU.
@@ -144,7 +144,7 @@ impl<K: KernelType> Kernel<K> {
         streams: &[crate::Stream],
         arguments: impl Arguments<'a, Kernel = K>,
     ) -> Result<Launch, Error> {
-        self.start(arguments, Some(streams), false)
+        self.start(arguments, Some(streams))
     }
 
     /// Prepares `launches` launches in a row, which then start with one call on each rank: on GPUs as CUDA graphs, whose
@@ -203,22 +203,34 @@ impl<K: KernelType> Kernel<K> {
     /// Launches the kernel, waits for it and tells what each CTA did when. Nothing else should run on the world
     /// meanwhile.
     ///
+    /// On GPUs this takes code of its own, which is compiled with `ENTWINE_TIMELINE=1` alone (see the documentation of
+    /// `entwine_build`): a launch that is not recorded has no trace of it. The first call prepares that code.
+    ///
     /// # Errors
-    /// As for [`Kernel::launch`] and [`Launch::wait`]; GPUs, which keep no such record yet.
+    /// As for [`Kernel::launch`] and [`Launch::wait`]; [`Error::NoFittingCode`] on GPUs, if the kernel was built without
+    /// code that records.
     pub fn record<'a>(&self, arguments: impl Arguments<'a, Kernel = K>) -> Result<Timeline, Error> {
-        self.loaded.world().synchronize()?;
-        let events = self.start(arguments, None, true)?.wait_recorded()?;
-        Ok(Timeline::new(K::SPEC, events))
+        let world = self.loaded.world();
+        world.synchronize()?;
+        let begun = Instant::now();
+        let request = self.check(arguments)?;
+        let checked = begun.elapsed();
+        let log = self.loaded.log(&request)?;
+        let called = Instant::now() - checked;
+        let flight = self.loaded.launch_logged(&request, &log)?;
+        self.loaded.settle(&flight)?;
+        let slots: Vec<_> = request.layout.slots().collect();
+        let one_clock = world.platform().context(0).is_none();
+        Ok(Timeline::new(K::SPEC, world.ranks(), &slots, &log.rows()?, one_clock, called))
     }
 
     fn start<'a>(
         &self,
         arguments: impl Arguments<'a, Kernel = K>,
         streams: Option<&[crate::Stream]>,
-        record: bool,
     ) -> Result<Launch, Error> {
         let request = self.check(arguments)?;
-        let flight = self.loaded.launch(&request, streams, record)?;
+        let flight = self.loaded.launch(&request, streams)?;
         Ok(Launch::new(self.loaded.clone(), flight))
     }
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use entwine_device::abi::{FaultKind, FaultRecord};
-use entwine_device::cpu::Event;
 
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::loaded::Loaded;
+use crate::log::EventLog;
 use crate::memory::Allocation;
 use crate::platform::{Area, Run};
 use crate::spec::KernelSpec;
@@ -43,12 +43,6 @@ impl Launch {
     pub fn wait(self) -> Result<(), Error> {
         self.kernel.settle(&self.flight)
     }
-
-    /// As [`Launch::wait`], with what was recorded.
-    pub(crate) fn wait_recorded(self) -> Result<Vec<Event>, Error> {
-        self.kernel.settle(&self.flight)?;
-        self.flight.end().clone()
-    }
 }
 
 impl fmt::Debug for Launch {
@@ -61,18 +55,24 @@ impl fmt::Debug for Launch {
 pub(crate) struct InFlight {
     run: Arc<dyn Run>,
     faults: Arc<FaultBoard>,
-    ended: OnceLock<Result<Vec<Event>, Error>>,
+    ended: OnceLock<Result<(), Error>>,
     outcome: OnceLock<Result<(), Error>>,
     _matrices: Vec<Arc<RankMatrix>>,
+    _log: Option<Arc<EventLog>>,
 }
 
 impl InFlight {
-    pub fn new(run: Arc<dyn Run>, faults: Arc<FaultBoard>, matrices: Vec<Arc<RankMatrix>>) -> Self {
-        InFlight { run, faults, ended: OnceLock::new(), outcome: OnceLock::new(), _matrices: matrices }
+    pub fn new(
+        run: Arc<dyn Run>,
+        faults: Arc<FaultBoard>,
+        matrices: Vec<Arc<RankMatrix>>,
+        log: Option<Arc<EventLog>>,
+    ) -> Self {
+        InFlight { run, faults, ended: OnceLock::new(), outcome: OnceLock::new(), _matrices: matrices, _log: log }
     }
 
     /// Waits until it has ended on every rank, or has to be given up.
-    pub fn end(&self) -> &Result<Vec<Event>, Error> {
+    pub fn end(&self) -> &Result<(), Error> {
         self.ended.get_or_init(|| self.run.finish())
     }
 

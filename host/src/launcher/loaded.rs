@@ -1,12 +1,13 @@
 //! A loaded kernel, whatever its type: its region and its launches.
 
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use crate::capture::Pinned;
 use crate::error::Error;
 use crate::injection::Injected;
 use crate::launch::{FaultBoard, InFlight, Launches};
+use crate::log::EventLog;
 use crate::platform::{Program, Replay, Run, Schedule};
 use crate::region::{Layout, Region};
 use crate::request::Request;
@@ -18,6 +19,8 @@ pub(crate) struct Loaded {
     spec: &'static KernelSpec,
     world: World,
     program: Arc<dyn Program>,
+    /// The program that keeps a log, once it was asked for.
+    logging: OnceLock<Arc<dyn Program>>,
     state: Mutex<State>,
 }
 
@@ -46,8 +49,8 @@ pub(crate) struct BuiltGraph {
 impl Loaded {
     /// Makes every variant of the kernel ready on every rank.
     pub fn new(spec: &'static KernelSpec, world: &World) -> Result<Self, Error> {
-        let program = world.platform().load(spec)?;
-        Ok(Loaded { spec, world: world.clone(), program, state: Mutex::default() })
+        let program = world.platform().load(spec, false)?;
+        Ok(Loaded { spec, world: world.clone(), program, logging: OnceLock::new(), state: Mutex::default() })
     }
 
     /// The kernel's name.
@@ -66,19 +69,44 @@ impl Loaded {
     }
 
     /// Starts a launch on every rank.
-    pub fn launch(
+    pub fn launch(&self, request: &Request, streams: Option<&[crate::Stream]>) -> Result<Arc<InFlight>, Error> {
+        self.launch_program(&*self.program, request, streams, None)
+    }
+
+    /// An empty log for a launch that keeps one.
+    pub fn log(&self, request: &Request) -> Result<Arc<EventLog>, Error> {
+        let ctas = self.logging()?.resident(request.variant());
+        Ok(Arc::new(EventLog::new(&self.world, ctas, request.log_capacity(ctas))?))
+    }
+
+    /// Starts a launch on every rank that keeps a log.
+    pub fn launch_logged(&self, request: &Request, log: &Arc<EventLog>) -> Result<Arc<InFlight>, Error> {
+        self.launch_program(&**self.logging()?, request, None, Some(log))
+    }
+
+    fn launch_program(
         &self,
+        program: &dyn Program,
         request: &Request,
         streams: Option<&[crate::Stream]>,
-        record: bool,
+        log: Option<&Arc<EventLog>>,
     ) -> Result<Arc<InFlight>, Error> {
-        self.program.check(streams, record)?;
+        program.check(streams)?;
         let mut state = self.ready(request)?;
         let faults = state.launches.board(&self.world)?;
         let injected = state.injected.take();
         let region = state.region.as_ref().expect("the state is ready");
-        let work = request.work(region, &faults, self.program.resident(request.variant()), injected)?;
-        state.start(slice::from_ref(request), &faults, streams, record, |schedule| self.program.start(work, schedule))
+        let ctas = program.resident(request.variant());
+        let work = request.work(region, &faults, ctas, injected, log.map(|log| &**log))?;
+        state.start(slice::from_ref(request), &faults, streams, log, |schedule| program.start(work, schedule))
+    }
+
+    fn logging(&self) -> Result<&Arc<dyn Program>, Error> {
+        if let Some(program) = self.logging.get() {
+            return Ok(program);
+        }
+        let program = self.world.platform().load(self.spec, true)?;
+        Ok(self.logging.get_or_init(|| program))
     }
 
     /// Starts a graph's launches on every rank; builds it before, if it is not built or no longer right. The launches
@@ -90,22 +118,23 @@ impl Loaded {
         graph: &mut Option<BuiltGraph>,
         streams: Option<&[crate::Stream]>,
     ) -> Result<Arc<InFlight>, Error> {
-        self.program.check(streams, false)?;
+        self.program.check(streams)?;
         let mut state = self.ready(&requests[0])?;
         let built = match graph.take().filter(|graph| graph.generation == state.generation) {
             Some(built) => built,
             None => {
                 let faults = state.launches.board(&self.world)?;
                 let region = state.region.as_ref().expect("the state is ready");
-                let work =
-                    |request: &Request| request.work(region, &faults, self.program.resident(request.variant()), None);
+                let work = |request: &Request| {
+                    request.work(region, &faults, self.program.resident(request.variant()), None, None)
+                };
                 let turns = requests.iter().map(work).collect::<Result<_, _>>()?;
                 let replay = self.program.clone().record(turns, launches)?;
                 BuiltGraph { generation: state.generation, replay, faults }
             }
         };
         let BuiltGraph { replay, faults, .. } = graph.insert(built);
-        state.start(requests, faults, streams, false, |schedule| replay.clone().start(schedule))
+        state.start(requests, faults, streams, None, |schedule| replay.clone().start(schedule))
     }
 
     /// Adds a launch to what the streams capture. Its replays use what is returned.
@@ -114,7 +143,7 @@ impl Loaded {
         let mut pinned = None;
         self.program.capture(streams, &mut || {
             let Pinned { region, faults, .. } = &**pinned.insert(state.pinned(&self.world, &request.layout)?);
-            request.work(region, faults, self.program.resident(request.variant()), state.injected.take())
+            request.work(region, faults, self.program.resident(request.variant()), state.injected.take(), None)
         })?;
         Ok(pinned.expect("the launch was prepared"))
     }
@@ -198,18 +227,18 @@ impl State {
         requests: &[Request],
         faults: &Arc<FaultBoard>,
         streams: Option<&[crate::Stream]>,
-        record: bool,
+        log: Option<&Arc<EventLog>>,
         start: impl FnOnce(Schedule<'_>) -> Result<Arc<dyn Run>, Error>,
     ) -> Result<Arc<InFlight>, Error> {
         let layout = &requests[0].layout;
         let fenced = self.layout.as_ref().is_some_and(|last| last != layout);
-        let run = start(Schedule { fenced, streams, record }).inspect_err(|error| {
+        let run = start(Schedule { fenced, streams }).inspect_err(|error| {
             self.launches.give_up(error);
             self.in_doubt = true;
         })?;
         self.layout = Some(layout.clone());
         let matrices = requests.iter().flat_map(Request::matrices);
-        let flight = Arc::new(InFlight::new(run, faults.clone(), matrices.collect()));
+        let flight = Arc::new(InFlight::new(run, faults.clone(), matrices.collect(), log.cloned()));
         self.launches.push(flight.clone());
         Ok(flight)
     }

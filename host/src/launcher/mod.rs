@@ -16,6 +16,7 @@ pub(crate) mod injection;
 pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod loaded;
+pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod params;
 pub(crate) mod platform;
@@ -44,7 +45,7 @@ pub use kernel::Kernel;
 pub use launch::Launch;
 pub use protocol::Protocol;
 pub use tensor::{AnyTensor, Tensor};
-pub use timeline::Timeline;
+pub use timeline::{Activity, Clock, Event, EventKind, Recorder, Slice, Summary, Timeline};
 pub use tuning::Tuned;
 pub use world::{World, WorldBuilder};
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cudarc::driver::CudaContext;
 use entwine_device::abi::MatrixArg;
-use entwine_device::cpu::Event;
 
 use crate::error::Error;
 use crate::spec::{ElementType, KernelSpec};
@@ -41,8 +40,9 @@ pub(crate) trait Platform: Send + Sync {
     fn describe(&self, rank: usize, matrix: &MatrixArg, element: ElementType)
     -> Result<Option<Box<dyn Memory>>, Error>;
 
-    /// Makes every variant of a kernel ready to start on every rank.
-    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error>;
+    /// Makes every variant of a kernel ready to start on every rank: in the form that keeps a log, or in the one that
+    /// doesn't.
+    fn load(&self, spec: &'static KernelSpec, logs: bool) -> Result<Arc<dyn Program>, Error>;
 
     /// Holds a rank up: what is started from now on begins there `by` late.
     fn delay(&self, rank: usize, by: Duration) -> Result<(), Error>;
@@ -112,8 +112,8 @@ pub(crate) trait Program: Send + Sync {
     /// How many CTAs of a variant are resident at once on each rank.
     fn resident(&self, variant: usize) -> u32;
 
-    /// Refuses streams that work can't be started on, and records that can't be kept.
-    fn check(&self, streams: Option<&[crate::Stream]>, record: bool) -> Result<(), Error>;
+    /// Refuses streams that work can't be started on.
+    fn check(&self, streams: Option<&[crate::Stream]>) -> Result<(), Error>;
 
     /// Starts work on every rank, on each after all that was started on it before. Nothing in here allocates,
     /// frees or blocks once the first rank has begun. What [`Program::check`] refuses must not come here: after an error,
@@ -160,8 +160,6 @@ pub(crate) struct Schedule<'a> {
     pub fenced: bool,
     /// The streams to start on, one per rank, if they are the user's own.
     pub streams: Option<&'a [crate::Stream]>,
-    /// Keep a record of what happens when.
-    pub record: bool,
 }
 
 /// A started kernel.
@@ -169,9 +167,9 @@ pub(crate) trait Run: Send + Sync {
     /// Whether every rank has ended.
     fn is_finished(&self) -> bool;
 
-    /// Waits until every rank has ended, and returns what was recorded. A rank that has not begun within the
-    /// world's start limit is an error, and the others are stopped.
-    fn finish(&self) -> Result<Vec<Event>, Error>;
+    /// Waits until every rank has ended. A rank that has not begun within the world's start limit is an error, and the
+    /// others are stopped.
+    fn finish(&self) -> Result<(), Error>;
 
     /// Waits until every rank has ended, however long it takes.
     fn drain(&self) -> Result<(), Error>;

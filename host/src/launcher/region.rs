@@ -68,6 +68,11 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The slots of each channel along its axes, 1 beyond its arity.
+    pub fn slots(&self) -> impl Iterator<Item = [u32; MAX_AXES]> {
+        self.channels.iter().map(|channel| channel.slots)
+    }
+
     /// The room that it takes.
     pub fn need(&self) -> Capacity {
         self.need

@@ -9,10 +9,11 @@ use crate::arguments::{ArgumentValue, Bound};
 use crate::choice::{Choice, Chosen, Plan};
 use crate::dims;
 use crate::error::Error;
-use crate::extent::Sizes;
+use crate::extent::{self, Sizes};
 use crate::injection::Injected;
 use crate::kernel::Settings;
 use crate::launch::FaultBoard;
+use crate::log::EventLog;
 use crate::params::params;
 use crate::platform::Work;
 use crate::region::{Layout, Region};
@@ -108,6 +109,22 @@ impl Request {
         &self.dims
     }
 
+    /// Entries that a row of a launch's log should have room for, with this many CTAs.
+    pub fn log_capacity(&self, ctas: u32) -> u64 {
+        /// Entries of a tile, but for those of what it receives.
+        const TILE: u64 = 24;
+        /// Entries of a tile, for each rank that it may receive from.
+        const PEER: u64 = 8;
+        let world = self.world.ranks() as u32;
+        let sizes = Sizes { dims: &self.dims, world, tile: self.chosen.choice.tile };
+        let dedicated: u32 = self.kernel.stages.iter().filter_map(|stage| stage.ctas).sum();
+        let tiles = self.kernel.stages.iter().map(|stage| {
+            let carriers = stage.ctas.unwrap_or(ctas.saturating_sub(dedicated)).max(1);
+            extent::count(stage.grid, &sizes).unwrap_or(0).div_ceil(carriers) as u64
+        });
+        (tiles.sum::<u64>() + 1) * (TILE + PEER * world as u64)
+    }
+
     fn named_dims(&self) -> &[u32] {
         &self.dims[..self.kernel.dims.len()]
     }
@@ -129,9 +146,13 @@ impl Request {
         faults: &FaultBoard,
         ctas: u32,
         injected: Option<Injected>,
+        log: Option<&EventLog>,
     ) -> Result<Work, Error> {
         let channels: Vec<_> = region.channels(&self.layout).collect();
         let mut heads: Vec<_> = (0..self.world.ranks()).map(|rank| self.head(rank, region, faults, ctas)).collect();
+        if let Some(log) = log {
+            heads.iter_mut().enumerate().for_each(|(rank, head)| log.apply(rank, head));
+        }
         if let Some(injected) = injected {
             injected.apply(self.kernel, &channels, &mut heads)?;
         }
@@ -150,6 +171,8 @@ impl Request {
             regions: region.table(rank),
             fault: faults.address(rank),
             fabric: 0,
+            log: 0,
+            log_capacity: 0,
             span: self.chosen.choice.span,
             drop_channel: NONE,
             drop_slot: NONE,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cudarc::driver::CudaContext;
 use entwine_device::abi::MatrixArg;
-use entwine_device::cpu::{Event, Fabric, Launch};
+use entwine_device::cpu::{Fabric, Launch};
 
 use crate::error::Error;
 use crate::host_memory::HostBlock;
@@ -72,7 +72,7 @@ impl Platform for SimulatedRanks {
         Ok(None)
     }
 
-    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
+    fn load(&self, spec: &'static KernelSpec, _logs: bool) -> Result<Arc<dyn Program>, Error> {
         Ok(Arc::new(SimulatedKernel { spec, ranks: self.0.clone() }))
     }
 
@@ -97,7 +97,7 @@ impl Program for SimulatedKernel {
         self.ranks.ctas
     }
 
-    fn check(&self, streams: Option<&[crate::Stream]>, _record: bool) -> Result<(), Error> {
+    fn check(&self, streams: Option<&[crate::Stream]>) -> Result<(), Error> {
         if streams.is_some() { self.no_streams() } else { Ok(()) }
     }
 
@@ -145,19 +145,13 @@ impl SimulatedKernel {
             self.ranks.synchronize();
         }
         let fabric = &self.ranks.fabric;
-        if schedule.record {
-            fabric.record_events(true);
-        }
         let start = |work: &Work| {
             let simulate = self.spec.variants[work.variant].simulate;
             // SAFETY: the parameters are laid out for the kernel, and a launch in flight holds all that they point at.
             unsafe { fabric.launch(simulate, work.params.clone()) }
         };
-        let run = Arc::new(Running {
-            launches: Mutex::new(turns.iter().cycle().take(launches as usize).map(start).collect()),
-            fabric: fabric.clone(),
-            record: schedule.record,
-        });
+        let launches = turns.iter().cycle().take(launches as usize).map(start).collect();
+        let run = Arc::new(Running { launches: Mutex::new(launches) });
         let mut running = self.ranks.running.lock().unwrap();
         running.retain(|weak| weak.strong_count() > 0);
         running.push(Arc::downgrade(&run));
@@ -167,8 +161,6 @@ impl SimulatedKernel {
 
 struct Running {
     launches: Mutex<Vec<Launch>>,
-    fabric: Arc<Fabric>,
-    record: bool,
 }
 
 impl Running {
@@ -187,12 +179,7 @@ impl Run for Running {
         Ok(())
     }
 
-    fn finish(&self) -> Result<Vec<Event>, Error> {
-        self.join();
-        if !self.record {
-            return Ok(Vec::new());
-        }
-        self.fabric.record_events(false);
-        Ok(self.fabric.take_events())
+    fn finish(&self) -> Result<(), Error> {
+        self.drain()
     }
 }

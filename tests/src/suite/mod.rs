@@ -14,6 +14,7 @@ mod refusals;
 mod reuse;
 mod shapes;
 mod starts;
+mod timeline;
 mod woven;
 
 use anyhow::Result;
@@ -97,6 +98,8 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
     each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
+    fused!(cases, 1, timeline::records);
+    each!(cases, 1, timeline::records<Alone, bf16>, timeline::records_orders<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
     cases
 }

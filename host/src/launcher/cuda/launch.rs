@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaEvent, CudaStream, result, sys};
 use entwine_device::abi::Control;
-use entwine_device::cpu::Event;
 
 use super::device::Device;
 use super::gate::Last;
@@ -70,11 +69,8 @@ impl Program for GpuKernel {
         self.variants[variant].resident
     }
 
-    fn check(&self, streams: Option<&[crate::Stream]>, record: bool) -> Result<(), Error> {
+    fn check(&self, streams: Option<&[crate::Stream]>) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Launch { kernel: self.spec.name, problem });
-        if record {
-            return refuse("GPUs keep no record of what happens when; record it on simulated ranks".into());
-        }
         let Some(own) = streams else { return Ok(()) };
         self.check_streams(own)?;
         for (device, stream) in self.devices.iter().zip(own) {
@@ -337,9 +333,8 @@ impl Run for GpuRun {
         self.reached(self.ends.iter()).unwrap_or(true)
     }
 
-    fn finish(&self) -> Result<Vec<Event>, Error> {
-        self.watch().inspect_err(|_| abort(&self.devices, &self.regions))?;
-        Ok(Vec::new())
+    fn finish(&self) -> Result<(), Error> {
+        self.watch().inspect_err(|_| abort(&self.devices, &self.regions))
     }
 
     fn drain(&self) -> Result<(), Error> {

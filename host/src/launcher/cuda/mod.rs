@@ -102,8 +102,8 @@ impl Platform for Gpus {
         Ok(maps.map(|maps| Box::new(maps) as _))
     }
 
-    fn load(&self, spec: &'static KernelSpec) -> Result<Arc<dyn Program>, Error> {
-        let modules = self.modules.load(spec, &self.devices, false)?;
+    fn load(&self, spec: &'static KernelSpec, logs: bool) -> Result<Arc<dyn Program>, Error> {
+        let modules = self.modules.load(spec, &self.devices, logs)?;
         Ok(Arc::new(GpuKernel::prepare(spec, &self.devices, modules, self.start_limit)?))
     }
 

@@ -1,0 +1,124 @@
+//! Events, as a log's rows tell of them.
+
+use entwine_device::abi::{MAX_AXES, NONE};
+use entwine_device::log::{EventKind, Mark, NOBODY, Recorder};
+
+use super::Event;
+use crate::log::Row;
+use crate::spec::KernelSpec;
+
+/// The events of all rows, each with its time on its rank's clock.
+pub(super) fn events(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], rows: &[Row]) -> Vec<(Event, i64)> {
+    let mut events = Vec::new();
+    for cta in rows.chunk_by(|a, b| (a.rank, a.cta) == (b.rank, b.cta)) {
+        let known = cta.iter().find(|row| row.recorder == Recorder::Communication);
+        let known: Vec<_> = known.map(|row| decode(kernel, slots, row, &[])).unwrap_or_default();
+        let tiles: Vec<_> =
+            known.iter().filter(|(event, _)| event.kind == EventKind::Begin).map(|(event, _)| event.tile).collect();
+        for row in cta {
+            events.extend(decode(kernel, slots, row, &tiles));
+        }
+    }
+    events
+}
+
+/// A row's events. `tiles` are those of the math warpgroups, which note none.
+fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u32; MAX_AXES]]) -> Vec<(Event, i64)> {
+    let mut events: Vec<(Event, i64)> = Vec::new();
+    let mut entries = row.entries.iter();
+    let mut tiles = tiles.iter();
+    let (mut stage, mut tile) = (NONE, [NONE; MAX_AXES]);
+    while let Some((mark, at)) = entries.next().and_then(|entry| Mark::read(*entry)) {
+        let at = at as i64;
+        let mut push = |kind, stage, tile| {
+            let channel = if kind == EventKind::Begin { NOBODY } else { mark.of };
+            let extents = slots.get(channel as usize);
+            let arity = kernel.channels.get(channel as usize).map_or(0, |channel| channel.slots.len());
+            let event = Event {
+                kind,
+                rank: row.rank,
+                cta: row.cta,
+                recorder: row.recorder,
+                stage,
+                tile,
+                channel: if extents.is_some() { channel } else { NONE },
+                slot: extents.map_or([NONE; MAX_AXES], |extents| split(mark.slot, extents, arity)),
+                peer: if mark.peer == NOBODY { NONE } else { mark.peer },
+                at: 0,
+            };
+            events.push((event, at));
+        };
+        match mark.kind {
+            EventKind::Begin => {
+                // A role goes on to its next tile without a word.
+                if stage != NONE {
+                    push(EventKind::End, stage, tile);
+                }
+                stage = mark.of;
+                let noted = if row.recorder == Recorder::Math { tiles.next() } else { entries.next() };
+                tile = noted.copied().unwrap_or([NONE; MAX_AXES]);
+                push(EventKind::Begin, stage, tile);
+            }
+            EventKind::End => {
+                push(EventKind::End, stage, tile);
+                (stage, tile) = (NONE, [NONE; MAX_AXES]);
+            }
+            kind => push(kind, stage, tile),
+        }
+    }
+    events
+}
+
+/// The coordinates of a position among slots.
+fn split(position: u32, extents: &[u32; MAX_AXES], arity: usize) -> [u32; MAX_AXES] {
+    let mut coordinates = [NONE; MAX_AXES];
+    let mut rest = position;
+    for axis in (0..MAX_AXES).rev() {
+        let extent = extents[axis].max(1);
+        if axis < arity {
+            coordinates[axis] = rest % extent;
+        }
+        rest /= extent;
+    }
+    coordinates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use EventKind::*;
+
+    #[test]
+    fn positions_are_split_into_coordinates() {
+        assert_eq!(split(23, &[2, 3, 4, 1], 3), [1, 2, 3, NONE]);
+        assert_eq!(split(4, &[9, 1, 1, 1], 1), [4, NONE, NONE, NONE]);
+    }
+
+    #[test]
+    fn a_tile_ends_where_the_next_begins_and_the_math_warpgroups_tiles_are_those_of_the_communication_thread() {
+        let events = [(Begin, NOBODY, 5), (Begin, NOBODY, 9), (End, NOBODY, 12)];
+        let rows = [row(1, 4, Recorder::Communication, &events), row(1, 4, Recorder::Math, &events)];
+        let timeline = timeline(2, &rows, true);
+        for recorder in [Recorder::Communication, Recorder::Math] {
+            let of = timeline.events().iter().filter(|event| event.recorder == recorder);
+            let seen: Vec<_> = of.map(|event| (event.kind, event.tile[1], event.at)).collect();
+            assert_eq!(seen, [(Begin, 4, 0), (End, 4, 4), (Begin, 4, 4), (End, 4, 7)], "{recorder:?}");
+        }
+    }
+
+    #[test]
+    fn what_happens_between_tiles_belongs_to_none() {
+        let events = [(Begin, NOBODY, 1), (End, NOBODY, 2), (Wait, NOBODY, 2), (Ready, NOBODY, 3), (Begin, NOBODY, 4)];
+        let timeline = timeline(2, &[row(0, 0, Recorder::Loader, &events)], true);
+        let stages: Vec<_> = timeline.events().iter().map(|event| event.stage).collect();
+        assert_eq!(stages, [0, 0, NONE, NONE, 0]);
+    }
+
+    #[test]
+    fn a_slot_is_named_by_its_coordinates_and_its_peer() {
+        let timeline = two_ranks();
+        let ready = timeline.events().iter().find(|event| event.kind == Ready).unwrap();
+        assert_eq!((ready.channel, ready.slot, ready.peer), (0, [1, 0, 0, NONE], 1));
+    }
+}
