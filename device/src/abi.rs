@@ -10,7 +10,7 @@ pub const MAX_WORLD: usize = 8;
 /// The largest number of axes of a stage's grid or of a channel's slots.
 pub const MAX_AXES: usize = 4;
 /// The largest number of named dimensions (`m`, `n`, `k`, …) of a kernel.
-pub const MAX_DIMS: usize = 7;
+pub const MAX_DIMS: usize = 8;
 /// "None", where a field holds an index.
 pub const NONE: u32 = u32::MAX;
 
@@ -42,6 +42,8 @@ pub struct Head {
     pub log_capacity: u64,
     /// Columns of tiles that `peers_first` and `ring` visit for all owners before they go on to the next; 0 means all.
     pub span: u32,
+    /// Not 0: every CTA carries all stages, one after the other, also those that ask for CTAs of their own.
+    pub in_turn: u32,
     /// Fault injection: the channel whose signal this rank withholds, or [`NONE`].
     pub drop_channel: u32,
     /// Fault injection: the (linear) slot whose signal is withheld.

@@ -47,5 +47,5 @@ pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
 pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
-pub use share::share;
+pub use share::{dedicated, share};
 pub use tile::{Rows, Storable, Tile};

@@ -1,6 +1,19 @@
 //! Which CTAs of the grid carry which stage.
 
+use crate::abi::Head;
 use crate::order::Share;
+
+/// The CTAs that stages have to themselves in a launch: as many as they ask for, or none where it carries all stages one
+/// after the other.
+#[inline(always)]
+pub fn dedicated<const S: usize>(head: &Head, mut asked: [u32; S]) -> [u32; S] {
+    for ctas in &mut asked {
+        if head.in_turn != 0 {
+            *ctas = 0;
+        }
+    }
+    asked
+}
 
 /// The share of stage `stage` among `total` CTAs.
 ///

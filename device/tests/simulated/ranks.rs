@@ -146,6 +146,7 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             log: self.logs.get(rank as usize).map_or(0, |log| log.as_ptr() as u64),
             log_capacity: LOG_CAPACITY,
             span: 0,
+            in_turn: 0,
             drop_channel,
             drop_slot,
             dims: padded,

@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_params() {
         // SAFETY: all-zero words are valid.
-        let head = Head { rank: 3, deadline_ns: 7, dims: [1, 2, 3, 4, 5, 6, 7], ..unsafe { std::mem::zeroed() } };
+        let head = Head { rank: 3, deadline_ns: 7, dims: [1, 2, 3, 4, 5, 6, 7, 8], ..unsafe { std::mem::zeroed() } };
         let matrix = MatrixArg { data: 16, columns: 9, parts: 2, ..Default::default() };
         let channel = ChannelArg { slots: [1, 2, 3, 4], pull: 1, ..Default::default() };
         let words = params(&head, &[matrix, matrix], &[channel], &[42]);

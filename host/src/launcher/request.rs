@@ -174,6 +174,7 @@ impl Request {
             log: 0,
             log_capacity: 0,
             span: self.chosen.choice.span,
+            in_turn: (!self.chosen.choice.fused).into(),
             drop_channel: NONE,
             drop_slot: NONE,
             dims: self.dims,

@@ -10,7 +10,7 @@ use crate::extent::Extent;
 /// The largest number of axes of a grid or of a channel's slots, as in `entwine_device::abi`.
 pub const MAX_AXES: usize = 4;
 /// The largest number of named dimensions, as in `entwine_device::abi`.
-pub const MAX_DIMS: usize = 7;
+pub const MAX_DIMS: usize = 8;
 
 /// A kernel module.
 pub struct Kernel {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use entwine::spec::Carriage;
-use entwine::{Kernel, KernelType, Launch, World};
+use entwine::{Choice, Kernel, KernelType, Launch, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -105,7 +105,8 @@ pub fn tiles_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     Ok(())
 }
 
-/// Pushed and pulled tiles, spans of columns and limits of the link, in turn on one kernel and all in flight at once.
+/// Pushed and pulled tiles, spans of columns, limits of the link and stages that are fused or not, in turn on one kernel and
+/// all in flight at once.
 pub fn choices_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel: Kernel<P::Kernel> = Kernel::load(&world)?;
@@ -114,11 +115,15 @@ pub fn choices_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let mut problems = problems.collect::<Result<Vec<_>>>()?;
     let mut launches = Vec::new();
     for (round, problem) in (0u32..).zip(&mut problems) {
-        kernel = kernel.with_span(round % 3).with_link_limit(round % 2 * 8);
-        for channel in P::Kernel::SPEC.channels.iter().filter(|channel| channel.carriage.is_none()) {
-            let carriage = if round / 2 % 2 == 0 { Carriage::Push } else { Carriage::Pull };
-            kernel = kernel.with_carriage(channel.name, carriage)?;
-        }
+        let carriage = if round / 2 % 2 == 0 { Carriage::Push } else { Carriage::Pull };
+        let channels = P::Kernel::SPEC.channels.iter();
+        kernel = kernel.with_choice(&Choice {
+            tile: (128, 128),
+            carriages: channels.map(|channel| channel.carriage.unwrap_or(carriage)).collect(),
+            link_limit: round % 2 * 8,
+            span: round % 3,
+            fused: round % 4 < 2,
+        })?;
         launches.push(kernel.launch(problem.args())?);
     }
     launches.into_iter().try_for_each(Launch::wait)?;

@@ -17,10 +17,12 @@ pub(crate) fn all(kernel: &'static KernelSpec, element: ElementType, settled: &S
     let carriages = carriages(settled);
     let mut all = Vec::new();
     for tile in tiles {
-        for carriages in &carriages {
-            for link_limit in limits(kernel, settled, &LIMITS) {
-                for span in spans(kernel, settled, &SPANS) {
-                    all.push(Choice { tile, carriages: carriages.clone(), link_limit, span });
+        for &fused in fused(kernel, settled) {
+            for carriages in &carriages {
+                for link_limit in limits(kernel, settled, &LIMITS) {
+                    for span in spans(kernel, settled, &SPANS) {
+                        all.push(Choice { tile, carriages: carriages.clone(), link_limit, span, fused });
+                    }
                 }
             }
         }
@@ -65,6 +67,16 @@ fn spans(kernel: &KernelSpec, settled: &Settled, ways: &[u32]) -> Vec<u32> {
     }
 }
 
+/// Only a stage with CTAs of its own can be carried by all in its turn.
+fn fused(kernel: &KernelSpec, settled: &Settled) -> &'static [bool] {
+    match settled.fused {
+        Some(true) => &[true],
+        Some(false) => &[false],
+        None if kernel.stages.iter().all(|stage| stage.ctas.is_none()) => &[true],
+        None => &[true, false],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,13 +87,16 @@ mod tests {
     fn all_that_is_open_varies() {
         let choices = all(&SPEC, ElementType::F32, Pins::of(&SPEC).settled());
         assert_eq!(choices.len(), 2 * 2 * 2 * 2, "tiles, carriages, limits, spans");
-        assert_eq!(choices[0], Choice { tile: (128, 128), carriages: vec![Carriage::Pull], link_limit: 16, span: 0 });
+        assert_eq!(
+            choices[0],
+            Choice { tile: (128, 128), carriages: vec![Carriage::Pull], link_limit: 16, span: 0, fused: true }
+        );
     }
 
     #[test]
     fn what_is_pinned_does_not() {
         let mut pins = Pins::of(&SPEC);
-        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 3, span: 5 };
+        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 3, span: 5, fused: true };
         pins.pin_all(&choice).unwrap();
         assert_eq!(all(&SPEC, ElementType::F32, pins.settled()), std::slice::from_ref(&choice));
         assert_eq!(near(&SPEC, pins.settled(), &choice), []);
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn near_ones_differ_in_one_part() {
-        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 16, span: 0 };
+        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 16, span: 0, fused: true };
         let near = near(&SPEC, Pins::of(&SPEC).settled(), &choice);
         assert_eq!(near.len(), MORE_LIMITS.len() + MORE_SPANS.len());
         assert!(near.iter().all(|other| (other.link_limit == 16) != (other.span == 0)));

@@ -215,7 +215,8 @@ mod tests {
     fn what_is_pinned_counts_at_once() {
         let world = World::simulated(2).unwrap();
         let mut chooser = Chooser::new(&SPEC);
-        let dims = [1024, 512, 0, 0, 0, 0, 0];
+        let mut dims = [0; MAX_DIMS];
+        dims[..2].copy_from_slice(&[1024, 512]);
         let tile = |chooser: &Chooser| chooser.choose(&world, ElementType::F32, dims).unwrap().choice.tile;
         let before = tile(&chooser);
         assert_eq!(tile(&chooser), before);

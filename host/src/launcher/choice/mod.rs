@@ -31,6 +31,9 @@ pub struct Choice {
     pub link_limit: u32,
     /// Columns of tiles that the orders `peers_first` and `ring` visit in all ranks' blocks before the next; 0 is all.
     pub span: u32,
+    /// Stages that ask for CTAs of their own run on them beside the others. If not, all CTAs carry all stages one after the
+    /// other.
+    pub fused: bool,
 }
 
 impl Choice {
@@ -52,6 +55,9 @@ impl Choice {
         }
         if self.span != 0 {
             parts.push(format!("{} columns of tiles at a time", self.span));
+        }
+        if !self.fused {
+            parts.push("not fused: all CTAs carry the stages one after the other".into());
         }
         parts.join(", ")
     }

@@ -31,12 +31,19 @@ pub struct Prediction {
     pub exposed_us: f64,
     /// By how much transfers and memory slow the products.
     pub drag_us: f64,
+    /// What another launch for the transfers, after the one for the products, would add to it.
+    pub apart_us: f64,
 }
 
 impl Prediction {
     /// In all.
     pub fn total_us(&self) -> f64 {
         self.limit_us().max(self.compute_us + self.exposed_us + self.drag_us)
+    }
+
+    /// If the transfers were a launch of their own, after the one that computes.
+    pub fn unfused_us(&self) -> f64 {
+        self.compute_us + self.apart_us
     }
 
     /// What nothing can be faster than: the products alone, or the bytes on the wire, whichever takes longer.
@@ -66,19 +73,22 @@ impl Model<'_> {
             exposed_us += exposed.us;
             drag_us += self.drag(index) * micros(transfer.bytes() as f64 * exposed.hidden, self.device.link_gbps);
         }
-        Prediction {
-            compute_us: self.device.launch_us + products_us,
-            link_us: micros(self.workload.wire_bytes() as f64, self.device.link_gbps),
-            exposed_us,
-            drag_us,
-        }
+        let link_us = micros(self.workload.wire_bytes() as f64, self.device.link_gbps);
+        let apart_us = if link_us > 0.0 { self.device.launch_us + self.device.signal_us + link_us } else { 0.0 };
+        Prediction { compute_us: self.device.launch_us + products_us, link_us, exposed_us, drag_us, apart_us }
+    }
+
+    /// The CTAs that a stage has to itself.
+    fn dedicated(&self, stage: &StageWork) -> Option<u32> {
+        stage.ctas.filter(|_| self.choice.fused)
     }
 
     /// The CTAs that carry a stage.
     fn ctas(&self, stage: &StageWork) -> u32 {
         let processors = self.device.processors;
-        let dedicated: u32 = self.workload.stages.iter().filter_map(|stage| stage.ctas).sum();
-        let ctas = if stage.moved { processors } else { stage.ctas.unwrap_or(processors.saturating_sub(dedicated)) };
+        let dedicated: u32 = self.workload.stages.iter().filter_map(|stage| self.dedicated(stage)).sum();
+        let shared = processors.saturating_sub(dedicated);
+        let ctas = if stage.moved { processors } else { self.dedicated(stage).unwrap_or(shared) };
         ctas.clamp(1, processors)
     }
 
@@ -102,7 +112,7 @@ impl Model<'_> {
         let (mut shared, mut longest) = (0.0, 0.0f64);
         for stage in self.workload.stages.iter().filter(|stage| !stage.moved) {
             let time = self.waves(stage) as f64 * self.tile_us(stage);
-            match stage.ctas {
+            match self.dedicated(stage) {
                 Some(_) => longest = longest.max(time),
                 None => shared += time,
             }
@@ -198,7 +208,8 @@ impl Model<'_> {
             Order::Ring | Order::ReadyFirst => to.tiles / self.workload.world,
             Order::PeersFirst | Order::Other => 0,
         };
-        let us = (transfer_us - (own / self.ctas(to)) as f64 * self.tile_us(to)).max(0.0);
+        let before_us = if self.choice.fused { 0.0 } else { self.waves(from) as f64 * self.tile_us(from) };
+        let us = (transfer_us - before_us - (own / self.ctas(to)) as f64 * self.tile_us(to)).max(0.0);
         Exposed { us, hidden: 1.0 - us / transfer_us }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Settled {
     pub carriages: Vec<Option<Carriage>>,
     pub link_limit: Option<u32>,
     pub span: Option<u32>,
+    pub fused: Option<bool>,
 }
 
 impl Settled {
@@ -28,6 +29,7 @@ impl Settled {
             && self.carriages.iter().zip(&choice.carriages).all(|(settled, chosen)| is(settled, chosen))
             && is(&self.link_limit, &choice.link_limit)
             && is(&self.span, &choice.span)
+            && is(&self.fused, &choice.fused)
     }
 }
 
@@ -104,6 +106,7 @@ impl Pins {
         }
         self.pin_link_limit(choice.link_limit);
         self.pin_span(choice.span);
+        self.settled.fused = Some(choice.fused);
         Ok(())
     }
 }
@@ -128,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_choice_for_another_kernel_is_refused() {
-        let choice = Choice { tile: (128, 128), carriages: vec![], link_limit: 0, span: 0 };
+        let choice = Choice { tile: (128, 128), carriages: vec![], link_limit: 0, span: 0, fused: true };
         let error = Pins::of(&SPEC).pin_all(&choice).unwrap_err().to_string();
         assert!(error.ends_with("a choice says for each of its 1 channels how it is carried, not for 0"), "{error}");
     }

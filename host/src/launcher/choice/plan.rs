@@ -179,7 +179,7 @@ impl fmt::Display for Plan {
         let (Some(prediction), Some(device)) = (&self.prediction, &self.device) else {
             return writeln!(f, "  expected   nothing: simulated ranks are not timed");
         };
-        let Prediction { compute_us, link_us, exposed_us, drag_us } = prediction;
+        let Prediction { compute_us, link_us, exposed_us, drag_us, .. } = prediction;
         let (limit_us, total_us) = (prediction.limit_us(), prediction.total_us());
         writeln!(f, "  limit      {limit_us:.0} µs: computing {compute_us:.0} µs, the link {link_us:.0} µs")?;
         writeln!(
@@ -188,7 +188,13 @@ impl fmt::Display for Plan {
              {drag_us:.0} µs by which traffic slows the rest",
             if device.is_measured() { device.name.clone() } else { format!("{}, taken for an H200", device.name) },
             100.0 * limit_us / total_us
-        )
+        )?;
+        if *link_us > 0.0 {
+            let unfused_us = prediction.unfused_us();
+            let verdict = if total_us > unfused_us { "; fusing is not expected to pay here" } else { "" };
+            writeln!(f, "  unfused    {unfused_us:.0} µs, computing and then the transfers{verdict}")?;
+        }
+        Ok(())
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) mod testing {
 
     pub fn entry(m: u32, us: f64) -> Entry {
         let key = Key::new(&SPEC, ElementType::F32, &[m, 64], 2, Pins::of(&SPEC).settled(), &gpus());
-        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Pull], link_limit: 12, span: 2 };
+        let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Pull], link_limit: 12, span: 2, fused: true };
         Entry { key, choice, us }
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn choice(link_limit: u32, span: u32) -> Choice {
-        Choice { tile: (128, 128), carriages: Vec::new(), link_limit, span }
+        Choice { tile: (128, 128), carriages: Vec::new(), link_limit, span, fused: true }
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub fn moves(kernel: &Kernel) -> bool {
 fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> bool) -> TokenStream {
     let stages = || kernel.stages.iter().enumerate().filter(|(_, stage)| includes(stage));
     let dedicated = kernel.stages.iter().map(|stage| literal(stage.ctas.unwrap_or(0)));
-    let dedicated = quote!([#(#dedicated),*]);
+    let mut dedicated = quote!([#(#dedicated),*]);
+    if kernel.stages.iter().any(|stage| stage.ctas.is_some()) {
+        dedicated = quote!(::entwine::device::dedicated(role.head(), #dedicated));
+    }
     let walks = stages().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
     let grids = || stages().flat_map(|(_, stage)| &stage.grid);
     let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
