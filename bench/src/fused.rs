@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use entwine::spec::Carriage;
-use entwine::{Kernel, KernelType, Stream, Tensor, Tuned, World};
+use entwine::{Kernel, KernelType, Launch, Stream, Tensor, Timeline, Tuned, World};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
 use half::bf16;
 
@@ -99,9 +99,14 @@ pub struct FusedKernel {
     pub variant: Variant,
     prepare: Prepare,
     tune: Tune,
+    launch: Single<Launch>,
+    record: Single<Timeline>,
 }
 
-type Tune = Box<dyn Fn(&Inputs, &mut Tensor<bf16>) -> Result<Tuned>>;
+/// One call of a fused kernel.
+type Single<R> = Box<dyn Fn(&Inputs, &mut Tensor<bf16>) -> Result<R>>;
+
+type Tune = Single<Tuned>;
 type Prepare = Box<dyn for<'a> Fn(Calls<'a>) -> Result<Batch<'a>>>;
 
 /// What a batch of a fused kernel's calls works on.
@@ -117,8 +122,12 @@ struct Calls<'a> {
 macro_rules! prepare {
     ($kernel:ident, $world:expr, $variant:expr) => {{
         let kernel = Rc::new($variant.set($kernel::load($world)?)?);
-        let tuned = kernel.clone();
+        let [tuned, launched, recorded] = [(); 3].map(|()| kernel.clone());
         let tune: Tune = Box::new(move |Inputs { a, b }, c| Ok(tuned.tune($kernel::Args { a, b, c })?));
+        let launch: Single<Launch> =
+            Box::new(move |Inputs { a, b }, c| Ok(launched.launch($kernel::Args { a, b, c })?));
+        let record: Single<Timeline> =
+            Box::new(move |Inputs { a, b }, c| Ok(recorded.record($kernel::Args { a, b, c })?));
         let prepare: Prepare = Box::new(move |Calls { streams, inputs, outputs, calls, timing }| {
             if timing == Timing::Graph {
                 let arguments = inputs.iter().zip(outputs).map(|(Inputs { a, b }, c)| $kernel::Args { a, b, c });
@@ -135,7 +144,7 @@ macro_rules! prepare {
                 (0..calls).map(call).collect()
             }))
         });
-        (prepare, tune)
+        (prepare, tune, launch, record)
     }};
 }
 
@@ -145,14 +154,42 @@ impl FusedKernel {
     /// # Errors
     /// The kernel cannot be loaded, or has no such tile.
     pub fn load(world: &World, operation: Operation, variant: Variant) -> Result<Self> {
-        let (prepare, tune) = match operation {
+        let (prepare, tune, launch, record) = match operation {
             Operation::Gemm => prepare!(gemm, world, variant),
             Operation::GemmReduceScatter => prepare!(gemm_reduce_scatter, world, variant),
             Operation::GemmAllReduce => prepare!(gemm_all_reduce, world, variant),
             Operation::AllGatherGemm => prepare!(all_gather_gemm, world, variant),
         };
-        Ok(FusedKernel { variant, prepare, tune })
+        Ok(FusedKernel { variant, prepare, tune, launch, record })
     }
+
+    /// Launches it once.
+    ///
+    /// # Errors
+    /// The launch failed.
+    pub fn launch(&self, inputs: &Inputs, output: &mut Tensor<bf16>) -> Result<Launch> {
+        (self.launch)(inputs, output)
+    }
+
+    /// Records one launch.
+    ///
+    /// # Errors
+    /// The launch failed, or this program was built without code that records.
+    pub fn record(&self, inputs: &Inputs, output: &mut Tensor<bf16>) -> Result<Timeline> {
+        (self.record)(inputs, output)
+    }
+}
+
+/// A tensor for the result of an operation.
+///
+/// # Errors
+/// Memory ran out.
+pub fn output(world: &World, operation: Operation, shape: Shape) -> Result<Tensor<bf16>> {
+    let rows = match operation {
+        Operation::GemmReduceScatter => shape.m / world.ranks(),
+        _ => shape.m,
+    };
+    Ok(world.zeros([rows, shape.n])?)
 }
 
 /// A fused kernel with its operands.
@@ -173,11 +210,7 @@ impl<'a> Fused<'a> {
         (operation, shape): (Operation, Shape),
         inputs: &'a [Inputs],
     ) -> Result<Self> {
-        let rows = match operation {
-            Operation::GemmReduceScatter => shape.m / world.ranks(),
-            _ => shape.m,
-        };
-        let outputs = inputs.iter().map(|_| Ok(world.zeros([rows, shape.n])?)).collect::<Result<_>>()?;
+        let outputs = inputs.iter().map(|_| output(world, operation, shape)).collect::<Result<_>>()?;
         Ok(Fused { kernel, gpus, inputs, outputs })
     }
 

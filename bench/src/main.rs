@@ -4,6 +4,7 @@ mod cublaslt;
 mod fused;
 mod goals;
 mod gpus;
+mod latency;
 mod library;
 mod limit;
 mod link;
@@ -11,9 +12,11 @@ mod measure;
 mod nccl;
 mod operands;
 mod plot;
+mod probe;
 mod record;
 mod shapes;
 mod table;
+mod timeline;
 mod timing;
 mod unfused;
 mod watchdog;
@@ -54,6 +57,10 @@ enum Command {
         #[arg(required = true)]
         folder: PathBuf,
     },
+    /// Record one launch of each operation: what each CTA does when
+    Timeline(timeline::Options),
+    /// Measure the time from the call of a launch to the first CTA on each GPU
+    Latency(latency::Options),
 }
 
 fn main() -> Result<()> {
@@ -69,6 +76,8 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        Some(Command::Timeline(options)) => timeline::run(&options),
+        Some(Command::Latency(options)) => latency::run(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {
                 if env::var_os(name).is_none() {
