@@ -15,7 +15,7 @@ use crate::kernels::broadcast;
 /// Launches with a record, without one and in a graph follow each other on the same tensors.
 pub fn records<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
-    let size = ranks.pick(Size { m: 300, n: 270, k: 40 }, Size { m: 3000, n: 2100, k: 500 });
+    let size = ranks.pick(Size { m: 300, n: 270, k: 40 }, Size { m: 1000, n: 600, k: 200 });
     let mut problem = Problem::<P, T>::random(&world, size, 7)?;
     for tile in TILES {
         let kernel = Kernel::load(&world)?.with_tile(tile)?;

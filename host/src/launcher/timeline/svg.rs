@@ -111,7 +111,7 @@ impl Timeline {
     }
 
     /// When the shown CTAs of a rank did this, by the CTA's place and lane. What lies too close together to be seen apart
-    /// is one span.
+    /// is one span. Waits of what only moves tiles are left out: they hold nothing up.
     fn spans(
         &self,
         rank: u32,
@@ -124,6 +124,7 @@ impl Timeline {
             let lane = match slice.event.recorder {
                 recorder if computes(recorder) => 0,
                 Recorder::Loader => continue,
+                _ if activity == Activity::Wait => continue,
                 _ => 1,
             };
             let Some(index) = ctas.get(&slice.event.cta) else { continue };
