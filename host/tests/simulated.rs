@@ -414,6 +414,16 @@ fn a_launch_can_be_recorded() {
         assert!(overlapped > tiles / 2, "peers come first: {timeline}");
     }
     assert_eq!(timeline.to_string().matches("CTA").count(), 4);
+
+    let arrows = timeline.arrows();
+    assert_eq!(arrows.len(), 2 * tiles, "whatever was sent was received");
+    assert!(arrows.iter().all(|(send, ready)| send.rank != ready.rank && send.at <= ready.at));
+    let trace: serde_json::Value = serde_json::from_str(&timeline.to_chrome_trace()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for end in ["s", "f"] {
+        assert_eq!(events.iter().filter(|event| event["ph"] == end).count(), arrows.len());
+    }
+    assert!(timeline.to_svg().contains("rank 1"));
 }
 
 #[test]
