@@ -4,6 +4,7 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::fragment::{holds_fragments, reduce_in_warp};
 use super::in_a_cta;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
@@ -178,13 +179,15 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     }
 }
 
+/// Rows `r` and `r + 8` by turns.
+#[inline(always)]
+fn row_of<S: TileShape>(pair: usize) -> usize {
+    pair % 2
+}
+
 impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     in_a_cta!();
-
-    type Fragment<E: Element, S: TileShape> = E::Held<S>;
-
-    /// The values of rows `r` and `r + 8`.
-    type RowFragment<S: TileShape> = [f32; 2];
+    holds_fragments!(rows = 2, row_of = row_of);
 
     /// A note would cost these warps the computation of coordinates that they mostly don't need: a panic of
     /// theirs is reported at the tile that the communication thread is at.
@@ -307,84 +310,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn splat<E: Element, S: TileShape>(&self, value: f32) -> E::Held<S> {
-        let mut tile = E::zeros::<S>();
-        for index in 0..S::COLUMNS / 4 {
-            E::set_pair::<S>(&mut tile, index, (value, value));
-        }
-        tile
-    }
-
-    #[inline(always)]
-    fn map<E: Element, S: TileShape>(mut tile: E::Held<S>, f: impl Fn(f32) -> f32) -> E::Held<S> {
-        for index in 0..S::COLUMNS / 4 {
-            let (low, high) = E::pair::<S>(&tile, index);
-            E::set_pair::<S>(&mut tile, index, (f(low), f(high)));
-        }
-        tile
-    }
-
-    #[inline(always)]
-    fn zip<E: Element, F: Element, S: TileShape>(
-        mut left: E::Held<S>,
-        right: &F::Held<S>,
-        f: impl Fn(f32, f32) -> f32,
-    ) -> E::Held<S> {
-        for index in 0..S::COLUMNS / 4 {
-            let (low, high) = E::pair::<S>(&left, index);
-            let (other_low, other_high) = F::pair::<S>(right, index);
-            E::set_pair::<S>(&mut left, index, (f(low, other_low), f(high, other_high)));
-        }
-        left
-    }
-
-    #[inline(always)]
-    fn cast<E: Element, F: Element, S: TileShape>(tile: &E::Held<S>) -> F::Held<S> {
-        let mut cast = F::zeros::<S>();
-        for index in 0..S::COLUMNS / 4 {
-            F::set_pair::<S>(&mut cast, index, E::pair::<S>(tile, index));
-        }
-        cast
-    }
-
-    /// A thread's own columns in turn, then the four threads that share a row, as a tree.
-    #[inline(always)]
     fn reduce_rows<E: Element, S: TileShape>(tile: &E::Held<S>, f: impl Fn(f32, f32) -> f32) -> [f32; 2] {
-        let mut rows = [0.0; 2];
-        for (half, row) in rows.iter_mut().enumerate() {
-            let (low, high) = E::pair::<S>(tile, half);
-            let mut value = f(low, high);
-            for index in 1..S::COLUMNS / 8 {
-                let (low, high) = E::pair::<S>(tile, 2 * index + half);
-                value = f(f(value, low), high);
-            }
-            value = f(value, unsafe { shuffle_xor(value, 1) });
-            *row = f(value, unsafe { shuffle_xor(value, 2) });
-        }
-        rows
-    }
-
-    #[inline(always)]
-    fn zip_rows<E: Element, S: TileShape>(
-        mut tile: E::Held<S>,
-        rows: &[f32; 2],
-        f: impl Fn(f32, f32) -> f32,
-    ) -> E::Held<S> {
-        for index in 0..S::COLUMNS / 4 {
-            let (low, high) = E::pair::<S>(&tile, index);
-            let row = rows[index % 2];
-            E::set_pair::<S>(&mut tile, index, (f(low, row), f(high, row)));
-        }
-        tile
-    }
-
-    #[inline(always)]
-    fn map_row_values<S: TileShape>(rows: [f32; 2], f: impl Fn(f32) -> f32) -> [f32; 2] {
-        [f(rows[0]), f(rows[1])]
-    }
-
-    #[inline(always)]
-    fn zip_row_values<S: TileShape>(left: [f32; 2], right: &[f32; 2], f: impl Fn(f32, f32) -> f32) -> [f32; 2] {
-        [f(left[0], right[0]), f(left[1], right[1])]
+        unsafe { reduce_in_warp::<E, S, 2>(tile, row_of::<S>, f) }
     }
 }

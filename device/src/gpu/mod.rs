@@ -10,6 +10,7 @@ mod boxes;
 mod communication;
 mod cta;
 mod fault;
+mod fragment;
 mod loader;
 mod log;
 mod math;
