@@ -5,8 +5,6 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::code::Target;
-
 /// What the assembler reports of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -77,14 +75,14 @@ pub fn is_installed() -> bool {
     Command::new("ptxas").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Assembles the PTX in a file into a cubin for its target.
+/// Assembles the PTX in a file into a cubin for a processor, one of [`Target::assembled_for`](crate::Target::assembled_for).
 ///
 /// # Errors
 ///
 /// `ptxas` couldn't be started, or it refused the PTX: its messages.
-pub fn assemble(target: Target, ptx: &Path, cubin: &Path) -> io::Result<Report> {
+pub fn assemble(processor: &str, ptx: &Path, cubin: &Path) -> io::Result<Report> {
     let mut ptxas = Command::new("ptxas");
-    ptxas.arg(format!("-arch={}", target.processor())).args(["-v", "-O3", "-o"]).arg(cubin).arg(ptx);
+    ptxas.arg(format!("-arch={processor}")).args(["-v", "-O3", "-o"]).arg(cubin).arg(ptx);
     Ok(Report::from_messages(&messages(ptxas)?.1))
 }
 

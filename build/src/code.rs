@@ -2,22 +2,53 @@
 
 use std::env;
 
+use crate::error::Error;
+
 /// The GPUs that PTX is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Hopper, with its architecture-specific instructions.
     Sm90a,
+    /// Every GPU from Ampere on.
+    Sm80,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Target; 1] = [Target::Sm90a];
+    pub const ALL: [Target; 2] = [Target::Sm90a, Target::Sm80];
 
     /// As the compiler and the assembler call it.
     pub fn processor(self) -> &'static str {
         match self {
             Target::Sm90a => "sm_90a",
+            Target::Sm80 => "sm_80",
         }
+    }
+
+    /// The processors that its PTX is assembled for to see what it costs: it runs on all of them.
+    pub fn assembled_for(self) -> &'static [&'static str] {
+        match self {
+            Target::Sm90a => &["sm_90a"],
+            Target::Sm80 => &["sm_80", "sm_89"],
+        }
+    }
+
+    /// What tells the device library for which target it is compiled, where that is not Hopper.
+    pub(crate) fn cfg(self) -> Option<&'static str> {
+        match self {
+            Target::Sm90a => None,
+            Target::Sm80 => Some("entwine_sm_80"),
+        }
+    }
+
+    /// Those that are to be compiled: all, or those that `ENTWINE_TARGETS` lists.
+    fn wanted() -> Result<Vec<Target>, Error> {
+        let listed = env::var("ENTWINE_TARGETS").unwrap_or_default();
+        if listed.is_empty() {
+            return Ok(Target::ALL.to_vec());
+        }
+        let named = |name: &str| Target::ALL.into_iter().find(|target| target.processor() == name.trim());
+        listed.split(',').map(|name| named(name).ok_or_else(|| Error::NoSuchTarget(name.trim().to_owned()))).collect()
     }
 }
 
@@ -31,15 +62,17 @@ pub struct Code {
 }
 
 impl Code {
-    /// Every combination.
+    /// Every combination that there is. A timeline is recorded by the roles of Hopper alone.
     pub fn all() -> impl Iterator<Item = Code> {
-        Target::ALL.into_iter().flat_map(|target| [false, true].map(|timeline| Code { target, timeline }))
+        let codes = Target::ALL.into_iter().flat_map(|target| [false, true].map(|timeline| Code { target, timeline }));
+        codes.filter(|code| !code.timeline || code.target == Target::Sm90a)
     }
 
-    /// Those that are to be compiled: with a timeline if `ENTWINE_TIMELINE` asks for it.
-    pub fn wanted() -> impl Iterator<Item = Code> {
-        let timeline = is_set("ENTWINE_TIMELINE");
-        Code::all().filter(move |code| timeline || !code.timeline)
+    /// Those that are to be compiled: for the targets that `ENTWINE_TARGETS` lists, or all, and with a timeline if
+    /// `ENTWINE_TIMELINE` asks for it.
+    pub(crate) fn wanted() -> Result<impl Iterator<Item = Code>, Error> {
+        let (targets, timeline) = (Target::wanted()?, is_set("ENTWINE_TIMELINE"));
+        Ok(Code::all().filter(move |code| targets.contains(&code.target) && (timeline || !code.timeline)))
     }
 
     /// What it is called: `sm_90a`, `sm_90a_timeline`.

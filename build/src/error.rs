@@ -4,11 +4,14 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::code::Target;
 use crate::ptx::Fault;
 use crate::toolchain::Rejected;
 
 #[derive(Debug)]
 pub enum Error {
+    /// `ENTWINE_TARGETS` lists what is no target.
+    NoSuchTarget(String),
     /// No compiler for the device was found; each that was looked at, and what it lacks.
     NoToolchain(Vec<Rejected>),
     /// The package has no library, which is where kernels are looked for.
@@ -32,6 +35,10 @@ impl fmt::Display for Error {
                 writeln!(f, "or Debian's packages `rustc-web` and `rust-web-src`,")?;
                 write!(f, "or set ENTWINE_RUSTC to a rustc that has its library sources.")?;
                 rejected.iter().try_for_each(|candidate| write!(f, "\nlooked at {candidate}"))
+            }
+            Error::NoSuchTarget(name) => {
+                let targets = Target::ALL.map(Target::processor).join(", ");
+                write!(f, "error: ENTWINE_TARGETS lists `{name}`; expected some of {targets}, separated by commas")
             }
             Error::NoLibrary(package) => write!(
                 f,

@@ -23,14 +23,17 @@
 //!
 //! # What comes out
 //!
-//! Environment variables of the crate's own compilation: `ENTWINE_PTX_SM_90A`, the path of its PTX for Hopper, and
-//! `ENTWINE_PTX_SM_90A_TIMELINE`, that of the PTX whose kernels record what they do when. None is set if no compiler
-//! for the device was found, and a warning says what to install.
+//! Environment variables of the crate's own compilation: `ENTWINE_PTX_SM_90A`, the path of its PTX for Hopper,
+//! `ENTWINE_PTX_SM_80`, that of its PTX for other GPUs from Ampere on, and `ENTWINE_PTX_SM_90A_TIMELINE`, that of the PTX
+//! whose kernels record what they do when. None is set if no compiler for the device was found, and a warning says what
+//! to install.
 //!
 //! # Settings
 //!
 //! * `ENTWINE_RUSTC`: the compiler for the device, in place of a search for one.
 //! * `ENTWINE_REQUIRE_DEVICE=1`: no compiler for the device is an error.
+//! * `ENTWINE_TARGETS=sm_90a`: kernels are compiled for these targets alone, separated by commas, which halves the time
+//!   that it takes. Default: `sm_90a,sm_80`.
 //! * `ENTWINE_TIMELINE=1`: kernels are also compiled in the form that `Kernel::record` needs on GPUs. It takes as long
 //!   again and makes programs larger, so it is left out otherwise.
 
@@ -61,13 +64,13 @@ pub fn compile() {
         return; // This is the crate's compilation for the device, which runs the same build script.
     }
     println!("cargo::rustc-check-cfg=cfg(entwine_entries)");
-    for setting in ["ENTWINE_RUSTC", "ENTWINE_REQUIRE_DEVICE", "ENTWINE_TIMELINE"] {
+    for setting in ["ENTWINE_RUSTC", "ENTWINE_REQUIRE_DEVICE", "ENTWINE_TARGETS", "ENTWINE_TIMELINE"] {
         println!("cargo::rerun-if-env-changed={setting}");
     }
     let search = Search::from_environment();
     let outcome = search.first_fit().map_err(Error::NoToolchain).and_then(|toolchain| {
         watch(&toolchain.rustc);
-        Code::wanted().try_for_each(|code| compile_with(&toolchain, code))
+        Code::wanted()?.try_for_each(|code| compile_with(&toolchain, code))
     });
     match outcome {
         Ok(()) => {}

@@ -87,8 +87,9 @@ pub fn compile(toolchain: &Toolchain, package: &Package, code: Code) -> Result<C
     cargo.arg(format!("-Clinker={}", linker.display()));
     cargo.env("RUSTC", &toolchain.rustc);
     cargo.env("RUSTC_BOOTSTRAP", "1"); // -Zbuild-std and the feature gates on a release compiler
-    let processor = code.target.processor();
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("-Ctarget-cpu={processor}\x1f-Ctarget-feature=+ptx85")); // `core` too
+    let mut flags = vec![format!("-Ctarget-cpu={}", code.target.processor()), "-Ctarget-feature=+ptx85".to_owned()];
+    flags.extend(code.target.cfg().map(|cfg| format!("--cfg={cfg}")));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")); // `core` and the device library too
     cargo.env("CARGO_BUILD_BUILD_DIR", &directory);
 
     let output = run(cargo)?;

@@ -92,19 +92,31 @@ fn judge(rustc: &Path) -> Result<Toolchain, String> {
     if let Some(unknown) = Target::ALL.iter().find(|target| !processors.contains(target.processor())) {
         return Err(format!("its backend for {TARGET} doesn't know {}", unknown.processor()));
     }
+    let version = answer(rustc, &["--version", "--verbose"])?;
+    let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: ")).unwrap_or("unknown");
+    if llvm.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major < OLDEST_LLVM) {
+        return Err(format!("its LLVM is {llvm}, and {OLDEST_LLVM} or later is needed"));
+    }
     // `rustc` may be rustup's stand-in, which would choose again.
     let itself = sysroot.join("bin/rustc");
     Ok(Toolchain { rustc: if itself.is_file() { itself } else { rustc.to_owned() } })
 }
+
+/// The first LLVM that has the intrinsics of the device library.
+const OLDEST_LLVM: u32 = 21;
 
 fn sysroot(rustc: &Path) -> Result<PathBuf, String> {
     Ok(print(rustc, &["sysroot"])?.trim().into())
 }
 
 fn print(rustc: &Path, what: &[&str]) -> Result<String, String> {
-    let output = Command::new(rustc).arg("--print").args(what).output().map_err(|error| error.to_string())?;
+    answer(rustc, &[&["--print"], what].concat())
+}
+
+fn answer(rustc: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(rustc).args(arguments).output().map_err(|error| error.to_string())?;
     if !output.status.success() {
-        return Err(format!("`--print {}` failed ({})", what.join(" "), output.status));
+        return Err(format!("`{}` failed ({})", arguments.join(" "), output.status));
     }
     String::from_utf8(output.stdout).map_err(|_| "it doesn't answer like a rustc".to_owned())
 }
@@ -115,11 +127,13 @@ mod tests {
 
     use super::*;
 
-    /// A script that answers like a rustc with the given sysroot and target processors.
-    fn stand_in(directory: &Path, processors: &str) -> PathBuf {
+    /// A script that answers like a rustc with the given LLVM, sysroot and target processors.
+    fn stand_in(directory: &Path, llvm: u32, processors: &str) -> PathBuf {
         let rustc = directory.join("rustc");
-        let script =
-            format!("#!/bin/sh\ncase \"$2\" in sysroot) echo '{}';; *) {processors};; esac\n", directory.display(),);
+        let script = format!(
+            "#!/bin/sh\ncase \"$2\" in sysroot) echo '{}';; --verbose) echo 'LLVM version: {llvm}.1.0';; *) {processors};; esac\n",
+            directory.display(),
+        );
         fs::create_dir_all(directory).unwrap();
         fs::write(&rustc, script).unwrap();
         fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
@@ -143,21 +157,23 @@ mod tests {
     fn takes_the_first_fit_and_says_what_the_others_lack() {
         let root = scratch("search");
         let absent = root.join("absent/rustc");
-        let sourceless = stand_in(&root.join("sourceless"), "echo sm_90a");
-        let old = stand_in(&root.join("old"), "echo sm_70");
+        let sourceless = stand_in(&root.join("sourceless"), 22, "echo sm_80; echo sm_90a");
+        let old = stand_in(&root.join("old"), 22, "echo sm_70");
         with_sources(&root.join("old"));
-        let hostonly = stand_in(&root.join("hostonly"), "exit 1");
+        let hostonly = stand_in(&root.join("hostonly"), 22, "exit 1");
         with_sources(&root.join("hostonly"));
-        let fit = stand_in(&root.join("fit"), "echo sm_90; echo sm_90a");
+        let early = stand_in(&root.join("early"), 20, "echo sm_80; echo sm_90a");
+        with_sources(&root.join("early"));
+        let fit = stand_in(&root.join("fit"), 22, "echo sm_80; echo sm_90; echo sm_90a");
         with_sources(&root.join("fit"));
 
-        let unfit = vec![absent, sourceless, old, hostonly];
+        let unfit = vec![absent, sourceless, old, hostonly, early];
         let reasons: Vec<_> = Search { candidates: unfit.clone() }.first_fit().unwrap_err();
-        let expected = ["No such file", "no library sources", "doesn't know sm_90a", "no backend"];
+        let expected = ["No such file", "no library sources", "doesn't know sm_90a", "no backend", "LLVM is 20.1.0"];
         for (rejected, expected) in reasons.iter().zip(expected) {
             assert!(rejected.to_string().contains(expected), "{rejected}");
         }
-        assert_eq!(reasons.len(), 4);
+        assert_eq!(reasons.len(), 5);
 
         let found = Search { candidates: unfit.into_iter().chain([fit.clone()]).collect() }.first_fit().unwrap();
         assert_eq!(found.rustc, fit, "a compiler outside its sysroot's bin/ is used as it is");

@@ -57,6 +57,11 @@ pub trait MatmulElement: Element {
     /// The two values of a packed word, the low half first.
     fn unpack(word: u32) -> (f32, f32);
 
+    /// A warp's product of 16 × 16 by 8 × 16, added to `sum`; how lanes hold them is said at [`crate::ptx::mma_bf16`].
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn mma(sum: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
+
     /// A `wgmma` step of 16 along K: `A·Bᵀ`, A and B in shared memory at these descriptors.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
@@ -182,6 +187,11 @@ impl MatmulElement for bf16 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
+    unsafe fn mma(sum: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+        unsafe { crate::ptx::mma_bf16(sum, a, b) }
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
     unsafe fn wgmma<A: Accumulator>(a: u64, b: u64) -> A {
         unsafe { A::wgmma_bf16(a, b) }
     }
@@ -206,6 +216,11 @@ impl MatmulElement for f16 {
         return crate::ptx::unpack_f16(word);
         #[cfg(not(target_arch = "nvptx64"))]
         return (f16::from_bits(word as u16).to_f32(), f16::from_bits((word >> 16) as u16).to_f32());
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn mma(sum: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+        unsafe { crate::ptx::mma_f16(sum, a, b) }
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]

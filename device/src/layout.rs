@@ -4,6 +4,8 @@
 //! loader fills ahead of the math warpgroups, a staging buffer for one tile on its way out or in, and a buffer for
 //! one box if the kernel has a mover.
 
+pub mod ampere;
+
 /// Bytes of shared memory that a CTA may have on Hopper.
 pub const SHARED_LIMIT: u32 = 227 * 1024;
 /// Bytes of the header.

@@ -1,10 +1,11 @@
 //! Entwine's device library: what tile functions are written with, and what they are woven into.
 //!
 //! A tile function is generic over its [`Role`]: each operation on a tile, a matrix or a channel is
-//! handed to the role, which does its own part of it. On a GPU one CTA runs three roles side by side
-//! (`gpu/`: loader, communication thread, math warpgroups); on a simulated rank one thread runs the
-//! role [`Whole`](cpu::Whole), which does all of it (`cpu/`). The handles (`tile`, `matrix`, `channel`)
-//! hold no behaviour of their own, so both mean the same by construction.
+//! handed to the role, which does its own part of it. On a Hopper GPU one CTA runs three roles side by side
+//! (`gpu/`: loader, communication thread, math warpgroups), on others one role for all its threads
+//! (`gpu/ampere/`); on a simulated rank one thread runs the role [`Whole`](cpu::Whole), which does all of it
+//! (`cpu/`). The handles (`tile`, `matrix`, `channel`) hold no behaviour of their own, so all mean the same by
+//! construction.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]

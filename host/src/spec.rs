@@ -3,9 +3,12 @@
 //! that is done with it is ordinary code in this crate.
 
 use std::fmt;
+use std::str::FromStr;
 
 use entwine_device::abi::Head;
 use serde::{Deserialize, Serialize};
+
+use crate::Error;
 
 /// A whole kernel.
 #[derive(Debug)]
@@ -42,13 +45,19 @@ pub struct DeviceCode {
 pub enum Target {
     /// Hopper, with its architecture-specific instructions: compute capability 9.0 alone.
     Sm90a,
+    /// Every GPU from Ampere on: compute capability 8.0 and later.
+    Sm80,
 }
 
 impl Target {
+    /// All of them.
+    pub const ALL: [Target; 2] = [Target::Sm90a, Target::Sm80];
+
     /// Whether a GPU of this compute capability, `(major, minor)`, runs it.
     pub fn runs_on(self, capability: (i32, i32)) -> bool {
         match self {
             Target::Sm90a => capability == (9, 0),
+            Target::Sm80 => capability >= (8, 0),
         }
     }
 
@@ -56,7 +65,17 @@ impl Target {
     pub fn name(self) -> &'static str {
         match self {
             Target::Sm90a => "sm_90a",
+            Target::Sm80 => "sm_80",
         }
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    /// The target that [`Target::name`] calls so.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Target::ALL.into_iter().find(|target| target.name() == name).ok_or_else(|| Error::NoSuchTarget(name.to_owned()))
     }
 }
 
@@ -237,12 +256,55 @@ pub struct VariantSpec {
     pub element: ElementType,
     /// `BM`, `BN`.
     pub tile: (u32, u32),
-    /// Threads of a CTA.
-    pub threads: u32,
-    /// Dynamic shared memory of a CTA, in bytes.
-    pub shared_bytes: u32,
+    /// A CTA in code for Hopper.
+    pub sm_90a: CtaSpec,
+    /// A CTA in code for every GPU from Ampere on.
+    pub sm_80: CtaSpec,
     /// Walks every stage as CTA `cta` of a simulated rank.
     ///
     /// `params` points at the kernel's `Params`, laid out as for the entry.
     pub simulate: unsafe fn(params: *const Head, cta: u32),
+}
+
+impl VariantSpec {
+    /// A CTA in code for a target.
+    pub fn cta(&self, target: Target) -> CtaSpec {
+        match target {
+            Target::Sm90a => self.sm_90a,
+            Target::Sm80 => self.sm_80,
+        }
+    }
+}
+
+/// What a CTA takes.
+#[derive(Debug, Clone, Copy, Hash)]
+pub struct CtaSpec {
+    /// Threads.
+    pub threads: u32,
+    /// Dynamic shared memory, in bytes.
+    pub shared_bytes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_on_the_gpus_that_it_is_for() {
+        let targets = |capability| Target::ALL.map(|target| target.runs_on(capability));
+        assert_eq!(targets((7, 5)), [false, false]);
+        assert_eq!(targets((8, 0)), [false, true]);
+        assert_eq!(targets((8, 9)), [false, true]);
+        assert_eq!(targets((9, 0)), [true, true]);
+        assert_eq!(targets((10, 0)), [false, true]);
+    }
+
+    #[test]
+    fn targets_are_told_by_their_names() {
+        for target in Target::ALL {
+            assert_eq!(target.name().parse::<Target>().unwrap(), target);
+        }
+        let error = "sm_70".parse::<Target>().unwrap_err();
+        assert_eq!(error.to_string(), "`sm_70` is no target of device code; expected `sm_90a` or `sm_80`");
+    }
 }

@@ -1,22 +1,41 @@
 //! What must hold of a kernel's PTX, whatever the compiler made of the Rust that it came from.
 
+use entwine::spec::Target;
 use entwine_build::ptx::{Function, Module};
 
-/// CTA barriers of an entry: one, once its shared memory is set up; after that its roles meet at mbarriers. More of
-/// them mean that the compiler copied it into both arms of a branch.
+/// CTA barriers of an entry for Hopper: one, once its shared memory is set up; after that its roles meet at mbarriers. More
+/// of them mean that the compiler copied it into both arms of a branch.
 pub const CTA_BARRIERS: usize = 1;
 
-/// What is wrong with the entries of a module; empty if nothing is.
-pub fn violations(module: &Module) -> Vec<String> {
-    module.entries().flat_map(|entry| entry_violations(&entry)).collect()
+/// What code for every GPU from Ampere on must do without.
+const OF_HOPPER: [&str; 8] = [
+    "wgmma.",
+    "cp.async.bulk.",
+    "mbarrier.",
+    "fence.proxy.",
+    "fence.mbarrier",
+    "setmaxnreg.",
+    "stmatrix.",
+    "griddepcontrol.",
+];
+
+/// What is wrong with the entries of a module that was compiled for a target; empty if nothing is.
+pub fn violations(module: &Module, target: Target) -> Vec<String> {
+    module.entries().flat_map(|entry| entry_violations(&entry, target)).collect()
 }
 
 /// The matrix instructions of an entry.
 pub fn matrix_instructions(entry: &Function<'_>) -> usize {
-    instructions(entry.text).filter(|instruction| instruction.starts_with("wgmma.mma_async.")).count()
+    let multiplies = |opcode: &str| opcode.starts_with("wgmma.mma_async.") || opcode.starts_with("mma.sync.");
+    instructions(entry.text).filter(|instruction| multiplies(instruction)).count()
 }
 
-fn entry_violations(entry: &Function<'_>) -> Vec<String> {
+/// The CTA barriers of an entry.
+pub fn cta_barriers(entry: &Function<'_>) -> usize {
+    instructions(entry.text).filter(|instruction| is_cta_barrier(instruction)).count()
+}
+
+fn entry_violations(entry: &Function<'_>, target: Target) -> Vec<String> {
     let all: Vec<_> = instructions(entry.text).collect();
     let mut violations = Vec::new();
     let mut require = |holds: bool, rule: String| {
@@ -25,8 +44,24 @@ fn entry_violations(entry: &Function<'_>) -> Vec<String> {
         }
     };
 
-    let barriers = all.iter().filter(|instruction| is_cta_barrier(instruction)).count();
-    require(barriers == CTA_BARRIERS, format!("{barriers} CTA barriers, expected {CTA_BARRIERS}"));
+    let has = |prefix: &str| all.iter().any(|instruction| instruction.starts_with(prefix));
+    match target {
+        Target::Sm90a => {
+            let barriers = cta_barriers(entry);
+            require(barriers == CTA_BARRIERS, format!("{barriers} CTA barriers, expected {CTA_BARRIERS}"));
+        }
+        Target::Sm80 => {
+            for prefix in OF_HOPPER {
+                require(!has(prefix), format!("`{prefix}` needs a GPU of the Hopper generation"));
+            }
+            let divergent = entry.text.lines().any(|line| line.contains('@') && line.contains("bar.sync"));
+            require(!divergent, "a CTA barrier that some threads may pass by".to_owned());
+            if has("st.relaxed.sys.") {
+                require(has("fence.acq_rel.sys"), "slots are signalled without a release".to_owned());
+                require(has("ld.acquire.sys."), "slots are read without an acquire".to_owned());
+            }
+        }
+    }
     require(entry.text.contains("\n.maxntid "), "no `.maxntid`".to_owned());
     for instruction in &all {
         require(!instruction.contains(".nc."), format!("may read what another rank writes: `{instruction}`"));
@@ -34,7 +69,6 @@ fn entry_violations(entry: &Function<'_>) -> Vec<String> {
         require(is_wide_enough(instruction), format!("does not reach another GPU's threads: `{instruction}`"));
     }
 
-    let has = |prefix: &str| all.iter().any(|instruction| instruction.starts_with(prefix));
     if has("cp.async.bulk.global.") {
         require(has("cp.async.bulk.wait_group 0"), "bulk stores are signalled before they are complete".to_owned());
         require(has("fence.acq_rel.sys"), "bulk stores are signalled without a release".to_owned());

@@ -4,11 +4,11 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use entwine::spec::KernelSpec;
+use entwine::spec::{KernelSpec, Target};
+use entwine_build::assembler;
 use entwine_build::ptx::Module;
-use entwine_build::{Target, assembler};
 use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
-use entwine_tests::ptx::{matrix_instructions, violations};
+use entwine_tests::ptx::{cta_barriers, matrix_instructions, violations};
 
 const KERNELS: [&KernelSpec; 4] =
     [&gemm::SPEC, &gemm_reduce_scatter::SPEC, &gemm_all_reduce::SPEC, &all_gather_gemm::SPEC];
@@ -49,12 +49,58 @@ $L__BB0_1:
 /// What is said of the sound entry once `from` is replaced by `to`.
 fn said_after(from: &str, to: &str) -> String {
     assert!(SOUND.contains(from));
-    violations(&Module::from_text(SOUND.replace(from, to))).join("\n")
+    violations(&Module::from_text(SOUND.replace(from, to)), Target::Sm90a).join("\n")
+}
+
+/// An entry of the one role.
+const SOUND_TOGETHER: &str = "
+.visible .entry together(
+\t.param .b64 together_param_0
+)
+.maxntid 256
+.minnctapersm 1
+{
+\tbar.sync \t0;
+\tld.acquire.sys.global.u32 %r1, [%rd1];
+\tbar.sync \t0;
+\tcp.async.cg.shared.global.L2::128B [%r1], [%rd1], 16, %r2;
+\tcp.async.wait_group 0;
+\tbar.sync \t0;
+\tst.global.v4.u32 [%rd1], {%r1, %r2, %r3, %r4};
+\tbar.sync \t0;
+\tfence.acq_rel.sys;
+\tst.relaxed.sys.global.u32 [%rd1], %r1;
+\tret;
+}
+";
+
+/// As [`said_after`], of the one role's entry.
+fn said_together_after(from: &str, to: &str) -> String {
+    assert!(SOUND_TOGETHER.contains(from));
+    violations(&Module::from_text(SOUND_TOGETHER.replace(from, to)), Target::Sm80).join("\n")
 }
 
 #[test]
 fn a_sound_entry_violates_nothing() {
-    assert_eq!(violations(&Module::from_text(SOUND)), [""; 0]);
+    assert_eq!(violations(&Module::from_text(SOUND), Target::Sm90a), [""; 0]);
+    assert_eq!(violations(&Module::from_text(SOUND_TOGETHER), Target::Sm80), [""; 0]);
+}
+
+#[test]
+fn code_for_ampere_does_without_hopper() {
+    for instruction in
+        ["wgmma.fence.sync.aligned", "mbarrier.init.shared::cta.b64 [%r1], 1", "cp.async.bulk.commit_group"]
+    {
+        assert!(said_together_after("cp.async.wait_group 0", instruction).contains("Hopper"), "{instruction}");
+    }
+}
+
+#[test]
+fn one_role_releases_and_acquires_with_all_threads() {
+    assert!(said_together_after("\tbar.sync \t0;\n\tfence", "\t@%p1 bar.sync \t0;\n\tfence").contains("pass by"));
+    assert!(said_together_after("fence.acq_rel.sys", "membar.cta").contains("without a release"));
+    assert!(said_together_after("ld.acquire.sys.global", "ld.relaxed.sys.global").contains("without an acquire"));
+    assert!(said_together_after("fence.acq_rel.sys", "fence.acq_rel.gpu").contains("another GPU's threads"));
 }
 
 #[test]
@@ -98,14 +144,15 @@ fn an_entry_has_its_launch_bounds() {
     assert!(said_after(".maxntid 384\n", "").contains("no `.maxntid`"));
 }
 
-/// The PTX of the ready-made kernels, without a timeline or with one; `None` where there is no compiler for the device,
-/// and none is required.
-fn kernels(timeline: bool) -> Option<Module> {
-    let code = KERNELS[0].codes.iter().find(|code| code.timeline == timeline);
-    if code.is_none() {
+/// The PTX of the ready-made kernels for each target, without a timeline or with one; none where there is no compiler for
+/// the device, and none is required.
+fn kernels(timeline: bool) -> Vec<(Target, Module)> {
+    let codes = KERNELS[0].codes.iter().filter(|code| code.timeline == timeline);
+    let modules: Vec<_> = codes.map(|code| (code.target, Module::from_text(code.ptx))).collect();
+    if modules.is_empty() {
         skip("the kernels were built without PTX");
     }
-    code.map(|code| Module::from_text(code.ptx))
+    modules
 }
 
 /// Leaves a check out, unless it is required.
@@ -116,24 +163,38 @@ fn skip(reason: &str) {
 
 #[test]
 fn every_variant_of_a_kernel_has_a_sound_entry() {
-    for module in [false, true].into_iter().filter_map(kernels) {
-        let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
+    let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
+    for (target, module) in [false, true].into_iter().flat_map(kernels) {
         for variant in &variants {
             assert!(module.entries().any(|entry| entry.name == variant.entry), "{}", variant.entry);
         }
         assert_eq!(module.entries().count(), variants.len());
-        assert_eq!(violations(&module), [""; 0]);
+        assert_eq!(violations(&module, target), [""; 0]);
         assert_eq!(module.functions_with_local_memory().next(), None);
     }
 }
 
-/// Entries of a log are the only things that are stored four words at a time.
+/// Entries of a log are the only things that code for Hopper stores four words at a time.
 #[test]
 fn what_is_not_recorded_leaves_no_trace() {
-    let (Some(plain), Some(recording)) = (kernels(false), kernels(true)) else { return };
+    let hopper = |timeline| kernels(timeline).into_iter().find(|(target, _)| *target == Target::Sm90a);
+    let (Some((_, plain)), Some((_, recording))) = (hopper(false), hopper(true)) else { return };
     let logs = |module: &Module| module.entries().map(|entry| entry.text.matches("st.global.v4.u32").count()).max();
     assert_eq!(logs(&plain), Some(0));
     assert!(recording.entries().all(|entry| entry.text.contains("st.global.v4.u32")));
+}
+
+/// The set-up, taking the buffer for the product, two of its steps (before the loop and in it), taking the buffer for
+/// the tile, and handing it on. More of them mean that the compiler copied one into both arms of a branch.
+#[test]
+fn the_product_alone_has_six_barriers_on_ampere() {
+    for (_, module) in kernels(false).into_iter().filter(|(target, _)| *target == Target::Sm80) {
+        for entry in
+            module.entries().filter(|entry| gemm::SPEC.variants.iter().any(|variant| variant.entry == entry.name))
+        {
+            assert_eq!(cta_barriers(&entry), 6, "{}", entry.name);
+        }
+    }
 }
 
 #[test]
@@ -141,17 +202,25 @@ fn kernels_assemble_to_machine_code_that_runs_at_full_speed() {
     if !assembler::is_installed() {
         return skip("no `ptxas` on the search path");
     }
-    for (timeline, name) in [(false, "kernels"), (true, "timeline")] {
-        let Some(module) = kernels(timeline) else { continue };
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let [ptx, cubin] = ["ptx", "cubin"].map(|extension| directory.join(name).with_extension(extension));
-        fs::write(&ptx, module.text()).unwrap();
-        let report = assembler::assemble(Target::Sm90a, &ptx, &cubin).unwrap();
-        assert_eq!(report.faults(), [""; 0]);
-
-        let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
-        assert!(module.entries().all(|entry| matrix_instructions(&entry) > 0), "every ready-made kernel multiplies");
-        let in_machine_code = assembler::disassemble(&cubin).unwrap().matches("HGMMA.").count();
-        assert!(in_machine_code >= in_ptx, "{in_machine_code} matrix instructions, {in_ptx} in the PTX");
+    for timeline in [false, true] {
+        for (target, module) in kernels(timeline) {
+            let (processors, matrix_instruction): (&[&str], _) = match target {
+                Target::Sm90a => (&["sm_90a"], "HGMMA."),
+                Target::Sm80 => (&["sm_80", "sm_89"], "HMMA."),
+            };
+            let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
+            let all_multiply = module.entries().all(|entry| matrix_instructions(&entry) > 0);
+            assert!(all_multiply, "every ready-made kernel multiplies");
+            for processor in processors {
+                let name = format!("kernels-{processor}{}", if timeline { "-timeline" } else { "" });
+                let file = |kind| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{kind}"));
+                let (ptx, cubin) = (file("ptx"), file("cubin"));
+                fs::write(&ptx, module.text()).unwrap();
+                let report = assembler::assemble(processor, &ptx, &cubin).unwrap();
+                assert_eq!(report.faults(), [""; 0], "{name}");
+                let in_machine_code = assembler::disassemble(&cubin).unwrap().matches(matrix_instruction).count();
+                assert!(in_machine_code >= in_ptx, "{in_machine_code} matrix instructions, {in_ptx} in the PTX");
+            }
+        }
     }
 }

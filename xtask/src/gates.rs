@@ -18,13 +18,15 @@ pub fn check_all(build: &mut Command) -> Result<()> {
     ensure!(!crates.is_empty(), "none of the crates has PTX");
     let mut faulty = 0;
     for (package, code, ptx) in crates {
-        let name = format!("{package} for {}", code.name());
-        let cubin = cubins.join(format!("{package}-{}.cubin", code.name()));
-        let report = assembler::assemble(code.target, &ptx, &cubin).context(name.clone())?;
-        println!("{name}\n{report}");
-        for fault in report.faults() {
-            eprintln!("error: {name}: {fault}");
-            faulty += 1;
+        for processor in code.target.assembled_for() {
+            let name = format!("{package} for {}, on {processor}", code.name());
+            let cubin = cubins.join(format!("{package}-{}-{processor}.cubin", code.name()));
+            let report = assembler::assemble(processor, &ptx, &cubin).context(name.clone())?;
+            println!("{name}\n{report}");
+            for fault in report.faults() {
+                eprintln!("error: {name}: {fault}");
+                faulty += 1;
+            }
         }
     }
     if faulty > 0 {

@@ -71,6 +71,8 @@ const MOVED: u32 = 184;
 const KNOWN: u32 = 192;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
+/// Not 0 once a thread has ended because the launch is given up.
+pub(super) const GIVEN_UP: u32 = 288;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
 /// How many entries each role has written of its log.
@@ -90,20 +92,26 @@ pub struct Cta<'p, C: Config> {
 }
 
 impl<'p, C: Config> Cta<'p, C> {
-    /// Sets up the barriers, and has the matrices' tensor maps at hand.
-    ///
-    /// # Safety
-    /// Every thread of the CTA must begin, once, with the launch's parameters.
+    /// The CTA, before anything is set up in its shared memory.
     #[inline(always)]
-    pub unsafe fn begin<const MATRICES: usize>(head: &'p Head, matrices: &[MatrixArg; MATRICES]) -> Self {
-        let cta = Cta {
+    pub(super) fn open(head: &'p Head) -> Self {
+        Cta {
             head,
             region: head.region,
             shared: shared_base(),
             thread: thread_idx_x(),
             aborted: Cell::new(false),
             config: PhantomData,
-        };
+        }
+    }
+
+    /// Sets up the barriers, and has the matrices' tensor maps at hand.
+    ///
+    /// # Safety
+    /// Every thread of the CTA must begin, once, with the launch's parameters.
+    #[inline(always)]
+    pub unsafe fn begin<const MATRICES: usize>(head: &'p Head, matrices: &[MatrixArg; MATRICES]) -> Self {
+        let cta = Cta::open(head);
         let begun = cta.time();
         if cta.thread == 0 {
             unsafe {
@@ -123,8 +131,10 @@ impl<'p, C: Config> Cta<'p, C> {
             fence_mbarrier_init();
         }
         if cta.thread == PREPARING_THREAD {
-            unsafe { fault::prepare(cta.shared, head, cta.region) };
-            unsafe { cta.prepare_log() };
+            unsafe {
+                cta.prepare_reports();
+                cta.prepare_log();
+            }
         }
         if cta.thread == FETCHING_THREAD {
             for matrix in matrices {
@@ -208,6 +218,15 @@ impl<'p, C: Config> Cta<'p, C> {
             return;
         }
         self.wait(self.known(), 0);
+        unsafe { self.count_out(epoch) };
+    }
+
+    /// As [`leave_epoch`](Cta::leave_epoch), where all threads have met since they read the epoch.
+    ///
+    /// # Safety
+    /// One thread of each CTA must do so, once.
+    #[inline(always)]
+    pub(super) unsafe fn count_out(&self, epoch: u32) {
         let left = self.region + offset_of!(Control, left) as u64;
         unsafe {
             if add_acq_rel_gpu(left, 1) + 1 < self.head.ctas {
@@ -263,6 +282,21 @@ impl<'p, C: Config> Cta<'p, C> {
         unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
     }
 
+    /// Leaves in shared memory what is needed to report a fault.
+    ///
+    /// # Safety
+    /// One thread must do so, before a barrier that comes before everything else.
+    #[inline(always)]
+    pub(super) unsafe fn prepare_reports(&self) {
+        unsafe { fault::prepare(self.shared, self.head, self.region) };
+    }
+
+    /// Address in the shared window of the CTA's shared memory.
+    #[inline(always)]
+    pub(super) fn shared(&self) -> u32 {
+        self.shared
+    }
+
     /// Thread in the CTA.
     #[inline(always)]
     pub(super) fn thread(&self) -> u32 {
@@ -291,6 +325,12 @@ impl<'p, C: Config> Cta<'p, C> {
                 self.aborted.set(self.is_aborted());
             }
         }
+    }
+
+    /// Whether a thread of this CTA has ended because the launch is given up.
+    #[inline(always)]
+    pub(super) fn has_ended_thread(&self) -> bool {
+        unsafe { load_shared(self.shared + GIVEN_UP) != 0 }
     }
 
     /// Whether a wait of this thread has ended because the launch is given up.

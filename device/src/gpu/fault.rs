@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 use core::panic::PanicInfo;
 
-use super::cta::{HEAD, SITE, SITES};
+use super::cta::{GIVEN_UP, HEAD, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
@@ -16,6 +16,8 @@ use crate::ptx::*;
 pub(super) const LOADER: u32 = 0;
 pub(super) const COMMUNICATION: u32 = 1;
 pub(super) const MOVER: u32 = 2;
+/// The only role there, where there is no other.
+pub(super) const COLLECTIVE: u32 = 0;
 
 /// What a copy under way may take to land. A CTA must not end before.
 const LANDING_NS: u64 = 100_000;
@@ -37,6 +39,7 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
     for (index, word) in words.into_iter().enumerate() {
         unsafe { store_shared(shared + HEAD + 4 * index as u32, word) };
     }
+    unsafe { store_shared(shared + GIVEN_UP, 0) };
     for role in [LOADER, COMMUNICATION, MOVER] {
         unsafe { note(shared, role, NONE, [NONE; MAX_AXES]) };
     }
@@ -58,14 +61,16 @@ pub(super) unsafe fn note(shared: u32, role: u32, stage: u32, tile: [u32; MAX_AX
 #[inline(always)]
 pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, peer: u32, expected: u32, seen: u32) -> ! {
     let axis = |axis: u32| if axis < slot.axes { slot.index[axis as usize] } else { NONE };
-    report_slot(kind as u32, slot.channel, axis(0), axis(1), axis(2), axis(3), peer, expected, seen)
+    report_slot(kind as u32, slot.channel, axis(0), axis(1), axis(2), axis(3), peer, expected, seen);
+    exit()
 }
 
-/// Out of line and in words, since it is called where registers are few.
+/// Out of line and in words, since it is called where registers are few. Its callers exit, since PTX can't say that a
+/// function doesn't return: the assembler would keep registers for what happens to stand behind the call.
 #[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn report_slot(kind: u32, channel: u32, s0: u32, s1: u32, s2: u32, s3: u32, peer: u32, expected: u32, seen: u32) -> ! {
+fn report_slot(kind: u32, channel: u32, s0: u32, s1: u32, s2: u32, s3: u32, peer: u32, expected: u32, seen: u32) {
     report(|record| unsafe {
         (*record).kind = kind;
         (*record).channel = channel;
@@ -89,12 +94,13 @@ fn panic(info: &PanicInfo) -> ! {
         for index in start..file.len() {
             *text.add(index - start) = *file.as_ptr().add(index);
         }
-    })
+    });
+    exit()
 }
 
-/// Records a fault, unless this rank has one, gives the launch up on every rank and ends the thread.
+/// Records a fault, unless this rank has one, and gives the launch up on every rank. The thread must exit then.
 #[inline(always)]
-fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
+fn report(write: impl FnOnce(*mut FaultRecord)) {
     let shared = shared_base();
     let word = |index: u32| unsafe { load_shared(shared + HEAD + 4 * index) };
     let address = |index: u32| word(index) as u64 | (word(index + 1) as u64) << 32;
@@ -103,6 +109,7 @@ fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
     // The math warpgroups note nothing: they are close to the communication thread or, before that has begun, to the
     // loader.
     let role = match thread_idx_x() {
+        _ if cfg!(entwine_sm_80) => COLLECTIVE,
         0..32 => LOADER,
         64..96 => MOVER,
         _ if site_of(COMMUNICATION, 0) == NONE => LOADER,
@@ -122,14 +129,20 @@ fn report(write: impl FnOnce(*mut FaultRecord)) -> ! {
             store_relaxed_sys(peer + offset_of!(Control, abort) as u64, 1);
         }
     }
-    end_thread()
+    let_copies_land();
 }
 
 /// Ends a thread of a launch that is given up.
+#[inline(always)]
+pub(super) fn end_thread() -> ! {
+    let_copies_land();
+    exit()
+}
+
 #[cold]
 #[inline(never)]
-pub(super) fn end_thread() -> ! {
+fn let_copies_land() {
+    unsafe { store_shared(shared_base() + GIVEN_UP, 1) };
     let now = globaltimer();
     while globaltimer().wrapping_sub(now) < LANDING_NS {}
-    exit()
 }

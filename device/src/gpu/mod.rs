@@ -1,11 +1,14 @@
 //! The roles of a CTA on a GPU, and the entry they are woven into.
 //!
-//! One CTA runs three roles side by side over the same tiles: one thread loads, one thread communicates,
+//! On Hopper one CTA runs three roles side by side over the same tiles: one thread loads, one thread communicates,
 //! and the math warpgroups compute. They meet at barriers in shared memory (`cta`), in two places:
 //! the *ring*, which the loader fills ahead of its readers, and the *staging* buffer, which passes between the
 //! communication thread and the math warpgroups in strict turns. A fourth, the mover, is a thread that carries
 //! the stages which only move tiles, at its own pace beside the others.
+//!
+//! Code for every GPU from Ampere on (`cfg(entwine_sm_80)`) has one role (`ampere`) and the same protocol between ranks.
 
+mod ampere;
 mod boxes;
 mod communication;
 mod cta;
@@ -17,6 +20,7 @@ mod math;
 mod mover;
 mod signals;
 
+pub use ampere::Collective;
 pub use communication::Communication;
 pub use cta::{Config, Cta};
 pub use loader::Loader;
@@ -64,17 +68,11 @@ macro_rules! holds_nothing {
 }
 use holds_nothing;
 
-/// The entry of one variant of a kernel: a marker from which the builder sets the launch bounds, and a
-/// function that branches once on the role and walks all stages in it.
+/// What a variant is compiled for, as the type `Config`.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
-        ::core::arch::global_asm!(
-            concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
-            threads = const $crate::layout::threads($rows),
-        );
-
+macro_rules! __config {
+    (params = $params:ty, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty) => {
         #[doc(hidden)]
         pub struct Config;
         impl $crate::gpu::Config for Config {
@@ -85,6 +83,22 @@ macro_rules! __entry {
             const MOVES: bool = !stringify!($($moves),*).is_empty();
             const RECORDS: bool = cfg!(entwine_timeline);
         }
+    };
+}
+pub use crate::__config as config;
+
+/// The entry of one variant of a kernel: a marker from which the builder sets the launch bounds, and a
+/// function that branches once on the role and walks all stages in it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __hopper_entry {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+        ::core::arch::global_asm!(
+            concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
+            threads = const $crate::layout::threads($rows),
+        );
+
+        $crate::gpu::config!(params = $params, moves = [$($moves),*], tile = ($rows, $columns), element = $element);
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {
@@ -113,4 +127,7 @@ macro_rules! __entry {
         }
     };
 }
-pub use crate::__entry as entry;
+#[cfg(entwine_sm_80)]
+pub use crate::__ampere_entry as entry;
+#[cfg(not(entwine_sm_80))]
+pub use crate::__hopper_entry as entry;

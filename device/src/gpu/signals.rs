@@ -50,18 +50,40 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         unsafe { self.cta.leave_epoch(self.epoch) };
     }
 
-    /// Waits for a slot's signal. The address of what lies in it.
+    /// As [`leave_epoch`](Signals::leave_epoch), where all threads have met since they read the epoch.
+    ///
+    /// # Safety
+    /// As for [`Cta::count_out`].
+    #[inline(always)]
+    pub unsafe fn count_out(&self) {
+        unsafe { self.cta.count_out(self.epoch) };
+    }
+
+    /// Waits for a slot's signal. The address of what lies in it, for bulk copies.
     #[inline(always)]
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
+        self.wait_for(slot);
+        fence_proxy_async();
+        self.incoming(slot)
+    }
+
+    /// Waits for a slot's signal.
+    #[inline(always)]
+    pub fn wait_for(&self, slot: &SlotPlace) {
         let (rank, linear) = (self.cta.head.rank, self.checked(slot, slot.linear()));
         self.cta.slot_event(EventKind::Wait, slot, slot.sender(self.cta.head.world));
         self.poll(self.signal_address(slot, rank, linear), self.epoch, |seen| {
             fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, seen)
         });
         self.cta.slot_event(EventKind::Ready, slot, slot.sender(self.cta.head.world));
-        fence_proxy_async();
+    }
+
+    /// The address of what arrives in a slot.
+    #[inline(always)]
+    pub fn incoming(&self, slot: &SlotPlace) -> u64 {
+        let rank = self.cta.head.rank;
         match slot.arg.pull {
-            0 => self.data_address(slot, rank, linear),
+            0 => self.data_address(slot, rank, self.checked(slot, slot.linear())),
             _ => self.data_address(slot, slot.index[0], self.checked(slot, slot.outbox(rank))),
         }
     }
@@ -77,7 +99,14 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Waits until a slot may be written for `to`. The address to write to.
     #[inline(always)]
     fn reserve(&self, slot: &SlotPlace, to: u32) -> u64 {
-        let linear = self.checked(slot, slot.linear());
+        self.wait_until_free(slot, to);
+        self.target(slot, to)
+    }
+
+    /// Waits until a slot may be written for `to`.
+    #[inline(always)]
+    pub fn wait_until_free(&self, slot: &SlotPlace, to: u32) {
+        self.checked(slot, slot.linear());
         if slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
         }
@@ -87,8 +116,13 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             self.poll(started, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));
             self.acknowledged.set(self.acknowledged.get() | 1 << to);
         }
+    }
+
+    /// The address at which a slot is written for `to`.
+    #[inline(always)]
+    pub fn target(&self, slot: &SlotPlace, to: u32) -> u64 {
         match slot.arg.pull {
-            0 => self.data_address(slot, to, linear),
+            0 => self.data_address(slot, to, self.checked(slot, slot.linear())),
             _ => self.data_address(slot, self.cta.head.rank, self.checked(slot, slot.outbox(to))),
         }
     }
@@ -147,13 +181,20 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         bulk_wait();
         self.cta.event(EventKind::Stored);
         // The wait alone isn't enough: without the fence receivers were seen to read what was there before.
+        self.release(slot);
+    }
+
+    /// Releases what this thread, and those before it at a CTA barrier, stored into a slot, and signals its receivers.
+    #[inline(always)]
+    pub fn release(&self, slot: &SlotPlace) {
         fence_acq_rel_sys();
         self.cta.slot_event(EventKind::Send, slot, if slot.route == Route::One { slot.to } else { NOBODY });
         self.for_receivers(slot, |receiver| self.signal(slot, receiver));
     }
 
+    /// Calls `each` with every rank that receives what is stored into a slot.
     #[inline(always)]
-    fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
+    pub fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
         match slot.route {
             Route::One if slot.to < self.cta.head.world => each(slot.to),
             Route::One => fault(FaultKind::SlotOutOfRange, slot, slot.to, 0, 0),

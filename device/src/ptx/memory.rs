@@ -123,3 +123,56 @@ pub unsafe fn load_shared(address: u32) -> u32 {
 pub unsafe fn store_shared(address: u32, value: u32) {
     unsafe { asm!("st.volatile.shared.u32 [{}], {};", in(reg32) address, in(reg32) value) }
 }
+
+/// 16 bytes of global memory. Not for signals: their order with other accesses is that of barriers and fences.
+///
+/// # Safety
+/// `address` must be valid and 16-byte aligned.
+#[inline(always)]
+pub unsafe fn load_global_16(address: u64) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    unsafe {
+        asm!(
+            "ld.global.v4.u32 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address,
+        );
+    }
+    [a, b, c, d]
+}
+
+/// # Safety
+/// As [`load_global_16`].
+#[inline(always)]
+pub unsafe fn store_global_16(address: u64, words: [u32; 4]) {
+    unsafe {
+        asm!(
+            "st.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
+            in(reg64) address, in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3],
+        );
+    }
+}
+
+/// Stores the low half of a word.
+///
+/// # Safety
+/// `address` must be valid and 2-byte aligned.
+#[inline(always)]
+pub unsafe fn store_global_half(address: u64, half: u32) {
+    unsafe {
+        asm!("{{ .reg .b16 l, h; mov.b32 {{l, h}}, {1}; st.global.b16 [{0}], l; }}", in(reg64) address, in(reg32) half)
+    }
+}
+
+/// # Safety
+/// `address` must be a 16-byte aligned place in shared memory.
+#[inline(always)]
+pub unsafe fn load_shared_16(address: u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    unsafe {
+        asm!(
+            "ld.shared.v4.u32 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address,
+        );
+    }
+    [a, b, c, d]
+}

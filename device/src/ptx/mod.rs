@@ -6,18 +6,22 @@
 
 mod bulk;
 mod convert;
+mod cp_async;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod mma;
 mod scalar;
 mod thread;
 mod wgmma;
 
 pub use bulk::*;
 pub use convert::*;
+pub use cp_async::*;
 pub use matrix::*;
 pub use mbarrier::*;
 pub use memory::*;
+pub use mma::*;
 pub use scalar::*;
 pub use thread::*;
 pub use wgmma::*;

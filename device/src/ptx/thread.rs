@@ -6,6 +6,9 @@ use core::arch::nvptx;
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.f32"]
     fn shuffle_bfly_f32(mask: u32, value: f32, lane_xor: u32, clamp: u32) -> f32;
+    // The older `barrier0` is a name that LLVM replaces late: until then it is a call like any other, and not convergent.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
+    fn barrier_sync(barrier: u32);
 }
 
 core::arch::global_asm!(".extern .shared .align 1024 .b8 entwine_shared[];");
@@ -29,6 +32,22 @@ pub fn thread_idx_x() -> u32 {
     unsafe { nvptx::_thread_idx_x() as u32 }
 }
 
+/// Index of the thread in its CTA, read anew: what is computed from it doesn't stay in registers from one use to the next.
+#[inline(always)]
+pub fn thread_idx_x_anew() -> u32 {
+    let index: u32;
+    unsafe { asm!("mov.u32 {}, %tid.x;", out(reg32) index, options(nomem, nostack)) };
+    index
+}
+
+/// The same word, of which the compiler knows nothing: what is computed from it is computed where it is used.
+#[inline(always)]
+pub fn anew(word: u32) -> u32 {
+    let same: u32;
+    unsafe { asm!("mov.b32 {}, {};", out(reg32) same, in(reg32) word, options(nomem, nostack)) };
+    same
+}
+
 /// Index of the CTA in the grid.
 #[inline(always)]
 pub fn block_idx_x() -> u32 {
@@ -41,7 +60,7 @@ pub fn block_idx_x() -> u32 {
 /// Every thread of the CTA that has not exited must come to the same barrier.
 #[inline(always)]
 pub unsafe fn sync_threads() {
-    unsafe { nvptx::_syncthreads() }
+    unsafe { barrier_sync(0) }
 }
 
 /// The value of the lane whose index differs in the bits of `lane_xor`.

@@ -46,8 +46,8 @@ pub enum Error {
     },
     /// A GPU that the kernels are not made for.
     #[error(
-        "GPU {device} has compute capability {major}.{minor}; kernels are compiled for sm_90a and need exactly 9.0 \
-         (an H100, H200, H800 or GH200)"
+        "GPU {device} has compute capability {major}.{minor}; kernels are compiled for 8.0 and later, and at their best \
+         for 9.0 (an H100, H200, H800 or GH200)"
     )]
     UnsupportedGpu {
         /// The GPU's ordinal.
@@ -57,6 +57,9 @@ pub enum Error {
         /// Its compute capability, minor.
         minor: i32,
     },
+    /// A target that there is not.
+    #[error("`{0}` is no target of device code; expected `sm_90a` or `sm_80`")]
+    NoSuchTarget(String),
     /// Two GPUs cannot reach each other's memory.
     #[error("GPU {from} has no {what} GPU {to}; the ranks of a world must be linked by NVLink, or by PCIe with P2P")]
     NoPeerAccess {
@@ -96,7 +99,7 @@ pub enum Error {
         /// The kernel.
         kernel: &'static str,
         /// What was looked for.
-        wanted: &'static str,
+        wanted: String,
         /// The compute capability of each rank's GPU.
         capabilities: Vec<String>,
         /// What there is.

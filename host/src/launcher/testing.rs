@@ -59,5 +59,6 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
 };
 
 const fn variant(tile: (u32, u32)) -> VariantSpec {
-    VariantSpec { entry: "gather_sum", element: ElementType::F32, tile, threads: 384, shared_bytes: 0, simulate }
+    let cta = CtaSpec { threads: 384, shared_bytes: 0 };
+    VariantSpec { entry: "gather_sum", element: ElementType::F32, tile, sm_90a: cta, sm_80: cta, simulate }
 }

@@ -1,5 +1,6 @@
 //! A world: the ranks that the kernels of a program run on together.
 
+use std::env;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::error::Error;
 use crate::memory::{Allocation, Allocator};
 use crate::platform::Platform;
 use crate::simulate::SimulatedRanks;
+use crate::spec::Target;
 use crate::tuning::Tuning;
 
 /// The ranks that kernels run on: GPUs of this machine, or simulated ones. A handle; clones are the same world.
@@ -70,6 +72,7 @@ impl World {
             guards: false,
             tuning: None,
             first_epoch: 0,
+            target: None,
         }
     }
 
@@ -160,6 +163,7 @@ pub struct WorldBuilder {
     guards: bool,
     tuning: Option<PathBuf>,
     first_epoch: u32,
+    target: Option<Target>,
 }
 
 #[derive(Debug, Clone)]
@@ -210,14 +214,24 @@ impl WorldBuilder {
         WorldBuilder { first_epoch, ..self }
     }
 
+    /// What the device code that runs on GPUs is to be compiled for. Default: what the variable `ENTWINE_TARGET` of the
+    /// environment says, `sm_90a` or `sm_80`; if it is not set, what suits the GPUs best.
+    pub fn target(self, target: Target) -> Self {
+        WorldBuilder { target: Some(target), ..self }
+    }
+
     /// Makes the world.
     ///
     /// # Errors
     /// See [`World::open`], [`World::gpus`] and [`World::simulated`].
     pub fn build(self) -> Result<World, Error> {
+        let gpus = |ordinals: Option<&[usize]>| -> Result<Box<dyn Platform>, Error> {
+            let target = self.target.map_or_else(target_of_environment, |target| Ok(Some(target)))?;
+            Ok(Box::new(Gpus::open(ordinals, self.start_limit, target)?))
+        };
         let platform: Box<dyn Platform> = match &self.ranks {
-            Ranks::AllGpus => Box::new(Gpus::open(None, self.start_limit)?),
-            Ranks::Gpus(ordinals) => Box::new(Gpus::open(Some(ordinals), self.start_limit)?),
+            Ranks::AllGpus => gpus(None)?,
+            Ranks::Gpus(ordinals) => gpus(Some(ordinals))?,
             Ranks::Simulated(ranks) if (1..=MAX_WORLD).contains(ranks) => {
                 Box::new(SimulatedRanks::new(*ranks, self.ctas))
             }
@@ -226,5 +240,13 @@ impl WorldBuilder {
         let tuning = Tuning::of(self.tuning, platform.gpus().as_ref());
         let allocator = Allocator::new(self.guards);
         Ok(World(Arc::new(Inner { platform, allocator, tuning, first_epoch: self.first_epoch })))
+    }
+}
+
+/// The target that the environment names.
+fn target_of_environment() -> Result<Option<Target>, Error> {
+    match env::var("ENTWINE_TARGET") {
+        Ok(name) if !name.is_empty() => name.parse().map(Some),
+        _ => Ok(None),
     }
 }

@@ -84,11 +84,13 @@ pub static SPEC: KernelSpec = KernelSpec {
         entry: "reduce_scatter",
         element: ElementType::F32,
         tile: (TILE as u32, TILE as u32),
-        threads: 384,
-        shared_bytes: 0,
+        sm_90a: CTA,
+        sm_80: CTA,
         simulate,
     }],
 };
+
+const CTA: CtaSpec = CtaSpec { threads: 384, shared_bytes: 0 };
 
 const fn matrix(name: &'static str, rows: Extent, sharded: bool, mutable: bool) -> ArgumentSpec {
     let kind = ArgumentKind::Matrix { element: ElementSpec::Variant, rows, columns: Extent::Dim(1), sharded, mutable };

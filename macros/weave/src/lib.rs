@@ -40,7 +40,7 @@ pub struct DeviceCode {
 
 /// The targets that code may have been compiled for, preferred ones first: variants of `entwine::spec::Target`, and what
 /// `entwine_build` calls them in the names of environment variables.
-const TARGETS: [(&str, &str); 1] = [("Sm90a", "SM_90A")];
+const TARGETS: [(&str, &str); 2] = [("Sm90a", "SM_90A"), ("Sm80", "SM_80")];
 
 impl Build {
     /// What cargo and `entwine_build::compile()` say.

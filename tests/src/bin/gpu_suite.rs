@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use clap::Parser;
 use entwine::World;
+use entwine::spec::Target;
 use entwine_tests::suite::{self, Case, Ranks};
 
 /// Runs the suite on the GPUs of this machine.
@@ -19,6 +20,9 @@ struct Options {
     /// Worlds of so many GPUs, the first ones; may be repeated [default: one of all GPUs]
     #[arg(long)]
     ranks: Vec<usize>,
+    /// Device code for this target, sm_90a or sm_80, in place of what suits the GPUs best
+    #[arg(long)]
+    target: Option<Target>,
     /// Simulated ranks in place of GPUs
     #[arg(long)]
     simulated: bool,
@@ -69,7 +73,7 @@ fn cases(options: &Options) -> Vec<Case> {
 }
 
 fn worlds(options: &Options) -> Result<Vec<Ranks>> {
-    let ranks = |count| if options.simulated { Ranks::simulated(count, 2) } else { Ranks::gpus(count) };
+    let ranks = |count| if options.simulated { Ranks::simulated(count, 2) } else { Ranks::gpus(count, options.target) };
     let counts = match &*options.ranks {
         [] if options.simulated => vec![4],
         [] => vec![World::open()?.ranks()],

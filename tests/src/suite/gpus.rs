@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use entwine::device::bf16;
+use entwine::spec::Target;
 use entwine::{Error, Kernel, Launch, Origin, Tensor, World};
 
-use super::product::{AllReduce, Problem, ReduceScatter, Size};
-use super::ranks::Ranks;
+use super::product::{AllGather, AllReduce, Problem, ReduceScatter, Size};
+use super::ranks::{Ranks, check_guards};
 
 const SIZE: Size = Size { m: 600, n: 520, k: 128 };
 
@@ -105,6 +106,15 @@ pub fn memory_of_another_gpu(ranks: &Ranks) -> Result<()> {
         Err(error) => ensure!(error.to_string().contains("must lie on GPU 0"), "the error lacks the GPU: {error}"),
     }
     Ok(())
+}
+
+/// Code for every GPU from Ampere on, where other code would suit the GPUs better.
+pub fn code_for_ampere(ranks: &Ranks) -> Result<()> {
+    let world = ranks.builder().target(Target::Sm80).build()?;
+    Problem::<AllGather, bf16>::random(&world, SIZE, 1)?.run_and_check(&Kernel::load(&world)?)?;
+    Problem::<ReduceScatter, bf16>::random(&world, SIZE, 2)?.run_and_check(&Kernel::load(&world)?)?;
+    Problem::<AllReduce, bf16>::random(&world, SIZE, 3)?.run_and_check(&Kernel::load(&world)?)?;
+    check_guards(&world)
 }
 
 /// Worlds that can't be opened say which GPU is wrong.

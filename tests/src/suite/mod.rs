@@ -108,7 +108,7 @@ pub fn everywhere() -> Vec<Case> {
 pub fn gpus() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 2, gpus::launch_blocking, gpus::occupied, gpus::memory_of_another_gpu);
-    each!(cases, 1, gpus::own_streams, gpus::tunes, gpus::worlds, graphs::wrong_streams);
+    each!(cases, 1, gpus::own_streams, gpus::tunes, gpus::code_for_ampere, gpus::worlds, graphs::wrong_streams);
     fused!(cases, 1, graphs::inputs_change, graphs::captured);
     each!(cases, 2, graphs::faults_in_replays, graphs::replayed_on_one_rank);
     cases

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use anyhow::{Result, ensure};
+use entwine::spec::Target;
 use entwine::{World, WorldBuilder};
 
 /// Simulated ranks, or GPUs.
@@ -12,6 +13,8 @@ pub struct Ranks {
     count: usize,
     /// The CTAs of a simulated rank.
     simulated: Option<u32>,
+    /// What device code for GPUs is to be compiled for, if it is not to suit them best.
+    target: Option<Target>,
     /// A world of GPUs for all the cases that need none of their own: kernels are compiled once in a world.
     shared: Mutex<Option<World>>,
 }
@@ -19,12 +22,12 @@ pub struct Ranks {
 impl Ranks {
     /// `count` simulated ranks of `ctas` CTAs.
     pub fn simulated(count: usize, ctas: u32) -> Self {
-        Ranks { count, simulated: Some(ctas), shared: Mutex::default() }
+        Ranks { count, simulated: Some(ctas), target: None, shared: Mutex::default() }
     }
 
-    /// The first `count` GPUs of this machine.
-    pub fn gpus(count: usize) -> Self {
-        Ranks { count, simulated: None, shared: Mutex::default() }
+    /// The first `count` GPUs of this machine, with device code for `target`, or for whatever suits them best.
+    pub fn gpus(count: usize, target: Option<Target>) -> Self {
+        Ranks { count, simulated: None, target, shared: Mutex::default() }
     }
 
     /// How many there are.
@@ -59,7 +62,10 @@ impl Ranks {
         let builder = World::builder().guards();
         match self.simulated {
             Some(ctas) => builder.simulated(self.count).ctas(ctas),
-            None => builder.gpus(&(0..self.count).collect::<Vec<_>>()),
+            None => {
+                let builder = builder.gpus(&(0..self.count).collect::<Vec<_>>());
+                self.target.into_iter().fold(builder, WorldBuilder::target)
+            }
         }
     }
 }
@@ -68,7 +74,10 @@ impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.simulated {
             Some(ctas) => write!(f, "{}_ranks_of_{ctas}_ctas", self.count),
-            None => write!(f, "{}_gpus", self.count),
+            None => {
+                let target = self.target.map(|target| format!("_{}", target.name()));
+                write!(f, "{}_gpus{}", self.count, target.unwrap_or_default())
+            }
         }
     }
 }

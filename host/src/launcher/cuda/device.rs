@@ -35,7 +35,7 @@ impl Device {
     pub fn open(rank: usize, ordinal: usize, gate: Arc<Gate>) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal).during(ordinal, "open it")?;
         let capability = context.compute_capability().during(ordinal, "ask for its compute capability")?;
-        if capability != (9, 0) {
+        if capability < (8, 0) {
             let (major, minor) = capability;
             return Err(Error::UnsupportedGpu { device: ordinal, major, minor });
         }

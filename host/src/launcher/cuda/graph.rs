@@ -93,14 +93,14 @@ fn build(
     // SAFETY: the entry takes one parameter, of this size and layout; each call writes one handle.
     unsafe {
         sys::cuGraphCreate(&mut graph, 0).result()?;
-        let executable = chain(graph, &turns, launches);
+        let executable = chain(graph, &turns, launches, shape.early);
         result::graph::destroy(graph)?;
         executable
     }
 }
 
-/// Adds launches to a graph, in turns, and instantiates it. Each may start when every CTA of the one before has, and
-/// waits for its end before it touches memory: entries do so themselves.
+/// Adds launches to a graph, in turns, and instantiates it. Each follows the end of the one before; or, if entries wait
+/// for that themselves before they touch memory, it may start `early`, when every CTA of the one before has.
 ///
 /// # Safety
 /// The graph must be alive and the turns valid.
@@ -108,8 +108,9 @@ unsafe fn chain(
     graph: sys::CUgraph,
     turns: &[sys::CUDA_KERNEL_NODE_PARAMS],
     launches: u32,
+    early: bool,
 ) -> Result<sys::CUgraphExec, DriverError> {
-    let early = sys::CUgraphEdgeData {
+    let programmatic = sys::CUgraphEdgeData {
         from_port: sys::CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
         to_port: 0,
         type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
@@ -122,7 +123,8 @@ unsafe fn chain(
         unsafe {
             sys::cuGraphAddKernelNode_v2(&mut node, graph, ptr::null(), 0, launch).result()?;
             if let Some(before) = before {
-                sys::cuGraphAddDependencies_v2(graph, &before, &node, &early, 1).result()?;
+                let edge = if early { &raw const programmatic } else { ptr::null() };
+                sys::cuGraphAddDependencies_v2(graph, &before, &node, edge, 1).result()?;
             }
         }
         before = Some(node);

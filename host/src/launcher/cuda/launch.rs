@@ -14,7 +14,7 @@ use super::graph::GpuGraph;
 use super::module::{Function, Module};
 use crate::error::Error;
 use crate::platform::{Program, Replay, Run, Schedule, Work};
-use crate::spec::KernelSpec;
+use crate::spec::{CtaSpec, KernelSpec, Target};
 
 /// How long a host thread looks for the end of a launch without sleeping.
 pub(super) const SPIN: Duration = Duration::from_micros(500);
@@ -27,6 +27,7 @@ pub(super) struct GpuKernel {
     devices: Vec<Arc<Device>>,
     start_limit: Duration,
     variants: Vec<Variant>,
+    target: Target,
     _modules: Arc<[Module]>,
 }
 
@@ -59,6 +60,7 @@ impl GpuKernel {
             devices: devices.to_vec(),
             start_limit,
             variants: variants.collect::<Result<_, Error>>()?,
+            target: modules[0].target(),
             _modules: modules,
         })
     }
@@ -122,6 +124,8 @@ pub(super) struct LaunchShape {
     pub grid: (u32, u32, u32),
     pub block: (u32, u32, u32),
     pub shared_bytes: u32,
+    /// It may start before the launch that it follows has ended, and then waits for that itself.
+    pub early: bool,
 }
 
 impl GpuKernel {
@@ -138,8 +142,9 @@ impl GpuKernel {
     /// How `work` is launched on every rank.
     pub fn shape(&self, work: &Work) -> LaunchShape {
         let variant = &self.spec.variants[work.variant];
-        let (grid, block) = ((work.ctas, 1, 1), (variant.threads, 1, 1));
-        LaunchShape { grid, block, shared_bytes: variant.shared_bytes }
+        let CtaSpec { threads, shared_bytes } = variant.cta(self.target);
+        let early = self.target == Target::Sm90a;
+        LaunchShape { grid: (work.ctas, 1, 1), block: (threads, 1, 1), shared_bytes, early }
     }
 
     /// Puts a rank's share of `work` on a stream.

@@ -24,7 +24,7 @@ use self::memory::DeviceBlock;
 use self::module::Modules;
 use crate::error::Error;
 use crate::platform::{GpuKind, Memory, Platform, Program};
-use crate::spec::{ElementType, KernelSpec};
+use crate::spec::{ElementType, KernelSpec, Target};
 
 /// GPUs that reach each other's memory, one for each rank.
 pub(crate) struct Gpus {
@@ -36,8 +36,8 @@ pub(crate) struct Gpus {
 }
 
 impl Gpus {
-    /// Opens these GPUs, or all of the machine.
-    pub fn open(named: Option<&[usize]>, start_limit: Duration) -> Result<Self, Error> {
+    /// Opens these GPUs, or all of the machine; kernels run in code for `target`, or for whatever suits the GPUs best.
+    pub fn open(named: Option<&[usize]>, start_limit: Duration, target: Option<Target>) -> Result<Self, Error> {
         driver::initialise()?;
         let cuda = driver::cuda_version()?;
         let ordinals = device::ordinals(named)?;
@@ -56,7 +56,7 @@ impl Gpus {
                 from.reach(to)?;
             }
         }
-        Ok(Gpus { devices, modules: Modules::default(), start_limit, cuda })
+        Ok(Gpus { devices, modules: Modules::new(target), start_limit, cuda })
     }
 }
 
@@ -72,7 +72,8 @@ impl Platform for Gpus {
     fn gpus(&self) -> Option<GpuKind> {
         let mut names: Vec<_> = self.devices.iter().map(|device| device.name.as_str()).collect();
         names.dedup();
-        Some(GpuKind { name: names.join(" and "), cuda: self.cuda })
+        let target = self.modules.target().map(|target| format!(" in code for {}", target.name()));
+        Some(GpuKind { name: names.join(" and ") + &target.unwrap_or_default(), cuda: self.cuda })
     }
 
     fn processors(&self) -> u32 {

@@ -10,7 +10,7 @@ use entwine_device::abi::{ChannelArg, Head, MatrixArg};
 
 use super::device::Device;
 use crate::error::Error;
-use crate::spec::{ArgumentKind, DeviceCode, KernelSpec, VariantSpec};
+use crate::spec::{ArgumentKind, CtaSpec, DeviceCode, KernelSpec, Target, VariantSpec};
 
 /// Bytes for the log of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
@@ -18,6 +18,7 @@ const LOG_BYTES: usize = 16 << 10;
 /// A kernel crate's device code, loaded on one GPU.
 pub(super) struct Module {
     device: Arc<Device>,
+    target: Target,
     module: sys::CUmodule,
 }
 
@@ -34,10 +35,23 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 /// The modules that a world's kernels are in: those of one crate are compiled once, and loaded once on each GPU.
-#[derive(Default)]
-pub(super) struct Modules(Mutex<HashMap<&'static str, Weak<[Module]>>>);
+pub(super) struct Modules {
+    /// What they are to be compiled for, if that is not to be what suits the GPUs best.
+    target: Option<Target>,
+    loaded: Mutex<HashMap<&'static str, Weak<[Module]>>>,
+}
 
 impl Modules {
+    /// None yet.
+    pub fn new(target: Option<Target>) -> Self {
+        Modules { target, loaded: Mutex::default() }
+    }
+
+    /// What they are to be compiled for, if that has been chosen.
+    pub fn target(&self) -> Option<Target> {
+        self.target
+    }
+
     /// A kernel's module on each GPU: the code that records a timeline, or that which doesn't.
     pub fn load(
         &self,
@@ -45,37 +59,49 @@ impl Modules {
         devices: &[Arc<Device>],
         timeline: bool,
     ) -> Result<Arc<[Module]>, Error> {
-        let DeviceCode { ptx, .. } = code(kernel, devices, timeline)?;
-        let mut loaded = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(modules) = loaded.get(ptx).and_then(Weak::upgrade) {
+        let code = self.code(kernel, devices, timeline)?;
+        let mut loaded = self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(modules) = loaded.get(code.ptx).and_then(Weak::upgrade) {
             return Ok(modules);
         }
-        let modules = devices.iter().map(|device| Module::load(device, kernel.name, ptx));
+        let modules = devices.iter().map(|device| Module::load(device, kernel.name, code));
         let modules = modules.collect::<Result<Arc<[_]>, _>>()?;
-        loaded.insert(ptx, Arc::downgrade(&modules));
+        loaded.insert(code.ptx, Arc::downgrade(&modules));
         Ok(modules)
     }
-}
 
-/// The preferred one among a kernel's codes that run on all of these GPUs.
-fn code(kernel: &'static KernelSpec, devices: &[Arc<Device>], timeline: bool) -> Result<&'static DeviceCode, Error> {
-    if kernel.codes.is_empty() {
-        return Err(Error::NoDeviceCode { kernel: kernel.name });
+    /// The preferred one among a kernel's codes that run on all of these GPUs.
+    fn code(
+        &self,
+        kernel: &'static KernelSpec,
+        devices: &[Arc<Device>],
+        timeline: bool,
+    ) -> Result<&'static DeviceCode, Error> {
+        if kernel.codes.is_empty() {
+            return Err(Error::NoDeviceCode { kernel: kernel.name });
+        }
+        let fits = |code: &&DeviceCode| {
+            code.timeline == timeline
+                && self.target.is_none_or(|target| code.target == target)
+                && devices.iter().all(|gpu| code.target.runs_on(gpu.capability))
+        };
+        kernel.codes.iter().find(fits).ok_or_else(|| {
+            let records = if timeline { " that records a timeline" } else { "" };
+            let target = self.target.map(|target| format!(", for the chosen target {},", target.name()));
+            Error::NoFittingCode {
+                kernel: kernel.name,
+                wanted: format!("code{records}{}", target.unwrap_or_default()),
+                capabilities: devices.iter().map(|gpu| format!("{}.{}", gpu.capability.0, gpu.capability.1)).collect(),
+                codes: kernel.codes.iter().map(ToString::to_string).collect(),
+            }
+        })
     }
-    let fits =
-        |code: &&DeviceCode| code.timeline == timeline && devices.iter().all(|gpu| code.target.runs_on(gpu.capability));
-    kernel.codes.iter().find(fits).ok_or_else(|| Error::NoFittingCode {
-        kernel: kernel.name,
-        wanted: if timeline { "code that records a timeline" } else { "code" },
-        capabilities: devices.iter().map(|gpu| format!("{}.{}", gpu.capability.0, gpu.capability.1)).collect(),
-        codes: kernel.codes.iter().map(ToString::to_string).collect(),
-    })
 }
 
 impl Module {
     /// Compiles a kernel's PTX for a GPU.
-    fn load(device: &Arc<Device>, kernel: &'static str, ptx: &str) -> Result<Self, Error> {
-        let ptx = CString::new(ptx).expect("PTX is text, without NUL");
+    fn load(device: &Arc<Device>, kernel: &'static str, code: &DeviceCode) -> Result<Self, Error> {
+        let ptx = CString::new(code.ptx).expect("PTX is text, without NUL");
         let mut log = vec![0u8; LOG_BYTES];
         let mut options =
             [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -95,8 +121,13 @@ impl Module {
                 Err(Error::Compile { kernel, device, source, log })
             }
             Err(error) => Err(error),
-            Ok(()) => Ok(Module { device: device.clone(), module }),
+            Ok(()) => Ok(Module { device: device.clone(), target: code.target, module }),
         }
+    }
+
+    /// What it was compiled for.
+    pub fn target(&self) -> Target {
+        self.target
     }
 
     /// A variant's entry, ready to be launched, and how many of its CTAs are resident at once.
@@ -106,20 +137,21 @@ impl Module {
         let function =
             self.device.with("find a kernel's entry", || unsafe { result::module::get_function(self.module, name) })?;
         self.check_params(kernel, function)?;
+        let CtaSpec { threads, shared_bytes } = variant.cta(self.target);
         let not_resident = |shared_limit| Error::NotResident {
             kernel: kernel.name,
             tile: variant.tile,
             device: self.device.ordinal,
-            threads: variant.threads,
-            shared_bytes: variant.shared_bytes,
+            threads,
+            shared_bytes,
             shared_limit,
         };
         let limit = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let limit = self.device.with("ask for its shared memory", || self.device.context.attribute(limit))? as u32;
-        if variant.shared_bytes > limit {
+        if shared_bytes > limit {
             return Err(not_resident(limit));
         }
-        let (threads, shared) = (variant.threads as i32, variant.shared_bytes as usize);
+        let (threads, shared) = (threads as i32, shared_bytes as usize);
         let mut per_processor = 0;
         let _gate = self.device.gate.lock();
         self.device.with("prepare a kernel", || {

@@ -19,6 +19,8 @@ const BOX_ROWS: [u32; 3] = [64, 128, 256];
 const BOX_BYTES: u32 = 128;
 /// What a stride must be less than.
 const STRIDE_LIMIT: u64 = 1 << 40;
+/// What a pitch must be less than: device code counts the bytes of a row in 32 bits.
+const PITCH_LIMIT: u64 = 1 << 32;
 
 /// The descriptors that [`MatrixArg::maps`] points at, in the GPU's memory; `None` for a matrix without elements.
 pub(super) fn describe(
@@ -28,6 +30,12 @@ pub(super) fn describe(
 ) -> Result<Option<DeviceBlock>, Error> {
     if matrix.rows == 0 || matrix.columns == 0 {
         return Ok(None);
+    }
+    if matrix.pitch >= PITCH_LIMIT {
+        return Err(Error::Tensor(format!(
+            "a matrix must have less than 4 GiB from row to row, and this one has {} bytes",
+            matrix.pitch
+        )));
     }
     let part_stride = matrix.pitch * matrix.part_rows as u64;
     if part_stride >= STRIDE_LIMIT {

@@ -57,7 +57,8 @@ impl Key {
 /// A hash of the kernel's description, the same in every build of the same source.
 fn hash(kernel: &KernelSpec) -> String {
     let KernelSpec { dims, stages, channels, arguments, variants, .. } = kernel;
-    let variants = variants.iter().map(|variant| (variant.entry, variant.element, variant.tile, variant.shared_bytes));
+    let variants =
+        variants.iter().map(|variant| (variant.entry, variant.element, variant.tile, variant.sm_90a, variant.sm_80));
     let description = format!("{dims:?} {stages:?} {channels:?} {arguments:?} {:?}", variants.collect::<Vec<_>>());
     let mut hasher = FnvHasher::default();
     hasher.write(description.as_bytes());

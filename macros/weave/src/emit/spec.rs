@@ -138,13 +138,23 @@ fn variant(variant: &Variant, moves: bool) -> TokenStream {
             entry: #entry,
             element: #element,
             tile: (#rows, #columns),
-            threads: layout::threads(#module::BM),
-            shared_bytes: layout::shared_bytes(
-                #module::BM,
-                #module::BN,
-                <#module::T as Element>::SIZE,
-                #moves,
-            ),
+            sm_90a: CtaSpec {
+                threads: layout::threads(#module::BM),
+                shared_bytes: layout::shared_bytes(
+                    #module::BM,
+                    #module::BN,
+                    <#module::T as Element>::SIZE,
+                    #moves,
+                ),
+            },
+            sm_80: CtaSpec {
+                threads: layout::ampere::threads(#module::BM),
+                shared_bytes: layout::ampere::shared_bytes(
+                    #module::BM,
+                    #module::BN,
+                    <#module::T as Element>::SIZE,
+                ),
+            },
             simulate: #module::simulate,
         }
     }

@@ -17,6 +17,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
     let params = params(kernel);
     let symbol = entry.to_string();
     let moves = walk::moves(kernel).then(|| quote!(weave_moves));
+    let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
     quote! {
         #[doc(hidden)]
         #[allow(dead_code, unexpected_cfgs, unused_imports)]
@@ -29,7 +30,8 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
 
             #[cfg(all(target_arch = "nvptx64", entwine_entries))]
             ::entwine::device::gpu::entry!(
-                #entry, name = #symbol, params = Params, weave = weave, moves = [#moves], tile = (BM, BN), element = T
+                #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
+                tile = (BM, BN), element = T
             );
 
             #[cfg(not(target_arch = "nvptx64"))]

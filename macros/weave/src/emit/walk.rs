@@ -7,20 +7,19 @@ use super::literal;
 use crate::extent::Extent;
 use crate::model::{ArgumentKind, Binding, Kernel, Order, OrderKind, Parameter, Receive, Stage};
 
-/// The function `weave`, which visits the tiles of all stages, in order. On a GPU the stages that movers carry are
-/// not in it but in `weave_moves`: other roles know nothing of them.
+/// The function `weave`, which visits the tiles of all stages, in order. Where movers carry some of them beside the other
+/// roles, these visit the rest in `weave_unmoved`, and the movers theirs in `weave_moves`.
 pub fn weave(kernel: &Kernel) -> TokenStream {
-    if !moves(kernel) {
-        return function(kernel, quote!(weave), |_| true);
-    }
     let all = function(kernel, quote!(weave), |_| true);
-    let woven = function(kernel, quote!(weave), |stage| !stage.moved);
+    if !moves(kernel) {
+        return all;
+    }
+    let unmoved = function(kernel, quote!(weave_unmoved), |stage| !stage.moved);
     let moved = function(kernel, quote!(weave_moves), |stage| stage.moved);
     quote! {
-        #[cfg(not(target_arch = "nvptx64"))]
         #all
         #[cfg(target_arch = "nvptx64")]
-        #woven
+        #unmoved
         #[cfg(target_arch = "nvptx64")]
         #moved
     }

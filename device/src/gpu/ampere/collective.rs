@@ -1,0 +1,342 @@
+//! The role of a CTA's threads, all of them together.
+
+use super::area::Area;
+use super::copy;
+use super::product::product;
+use super::thread::{ROWS_HELD, Thread, block_columns};
+use crate::abi::{Head, MAX_AXES};
+use crate::element::{Element, MatmulElement};
+use crate::gpu::cta::{Config, Cta};
+use crate::gpu::fault::{COLLECTIVE, end_thread};
+use crate::gpu::fragment::{holds_fragments, reduce_in_warp};
+use crate::gpu::in_a_cta;
+use crate::gpu::signals::Signals;
+use crate::layout::{ROW, ampere, staging};
+use crate::order::tiles;
+use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::ptx::*;
+use crate::role::Role;
+use crate::shape::{Shape, TileShape};
+
+/// A thread of a CTA whose threads do everything together. [`Thread`] says what it holds of a tile.
+pub struct Collective<'c, 'p, C: Config> {
+    cta: &'c Cta<'p, C>,
+    signals: Signals<'c, 'p, C>,
+}
+
+// Offsets in the header, behind what reports of faults need.
+const CHOICE: u32 = 512;
+const ROW_VALUES: u32 = 1024;
+
+impl<'p, C: Config> Cta<'p, C> {
+    /// Sets shared memory up.
+    ///
+    /// # Safety
+    /// Every thread of the CTA must begin, once, with the launch's parameters.
+    #[inline(always)]
+    pub unsafe fn begin_together(head: &'p Head) -> Self {
+        let cta = Cta::open(head);
+        unsafe {
+            if leads() {
+                cta.prepare_reports();
+            }
+            sync_threads();
+        }
+        cta
+    }
+}
+
+impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
+    /// Starts the role; on the first CTA, tells every rank that this one has started.
+    #[inline(always)]
+    pub fn begin(cta: &'c Cta<'p, C>) -> Self {
+        let signals = Signals::new(cta, false);
+        if C::COMMUNICATES && block_idx_x() == 0 && leads() {
+            signals.start();
+        }
+        Collective { cta, signals }
+    }
+
+    /// Ends the role.
+    ///
+    /// # Safety
+    /// All threads of the CTA must end it together.
+    #[inline(always)]
+    pub unsafe fn finish(&self) {
+        if C::COMMUNICATES {
+            unsafe {
+                sync_threads();
+                if leads() {
+                    self.signals.count_out();
+                }
+            }
+        }
+    }
+
+    /// Lets one thread wait for what all need, and all go on when it has; ends them all if the launch is given up. What
+    /// they did before is done for all of them then.
+    #[inline(always)]
+    fn together(&self, wait: impl FnOnce()) {
+        if leads() {
+            wait();
+        }
+        // Threads that have ended don't keep the others from passing a barrier.
+        unsafe { sync_threads() };
+        if self.cta.has_ended_thread() {
+            end_thread();
+        }
+    }
+
+    /// The ring, or the staging buffer.
+    #[inline(always)]
+    fn buffer(&self) -> u32 {
+        self.cta.shared() + ampere::HEADER
+    }
+
+    /// Waits for what an operation reads and until it may write, then for its share of the link if that is limited, and
+    /// takes the buffer. Whether it has a share of the link.
+    #[inline(always)]
+    fn enter<const N: usize>(&self, from: [Option<&SlotPlace>; N], to: Option<&SlotPlace>) -> bool {
+        let limited = from.into_iter().flatten().any(|slot| self.signals.limits_load(slot))
+            || to.is_some_and(|slot| self.signals.limits_store(slot));
+        self.together(|| {
+            from.into_iter().flatten().for_each(|slot| self.signals.wait_for(slot));
+            if let Some(slot) = to {
+                self.signals.for_receivers(slot, |receiver| self.signals.wait_until_free(slot, receiver));
+            }
+            if limited {
+                self.signals.take_link();
+            }
+        });
+        limited
+    }
+
+    /// Once all threads are done with an operation: gives its share of the link back, and signals what it wrote.
+    #[inline(always)]
+    fn leave(&self, limited: bool, to: Option<&SlotPlace>) {
+        if !limited && to.is_none() {
+            return;
+        }
+        unsafe { sync_threads() };
+        if leads() {
+            if limited {
+                self.signals.return_link();
+            }
+            if let Some(slot) = to {
+                self.signals.release(slot);
+            }
+        }
+    }
+
+    /// Where a tile lies that is there.
+    #[inline(always)]
+    fn tile<E: Element, S: TileShape>(&self, place: &Place) -> Area {
+        match place {
+            Place::Matrix(place) => Area::matrix::<E>(place),
+            Place::Slot(slot) => Area::slot(self.signals.incoming(slot), S::ROWS),
+        }
+    }
+
+    /// Where a panel lies that is there.
+    #[inline(always)]
+    fn panel<E: Element>(&self, place: &PanelPlace, rows: usize) -> Area {
+        match place {
+            PanelPlace::Matrix(place) => Area::matrix::<E>(place),
+            PanelPlace::Slot(slot) => Area::slot(self.signals.incoming(slot), rows),
+        }
+    }
+
+    /// Calls `store` with each place in memory that a tile is stored to.
+    #[inline(always)]
+    fn for_targets<E: Element>(&self, to: &Place, rows: usize, mut store: impl FnMut(&Area)) {
+        match to {
+            Place::Matrix(place) => store(&Area::matrix::<E>(place)),
+            Place::Slot(slot) => {
+                let mut stored = false;
+                self.signals.for_receivers(slot, |receiver| {
+                    // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
+                    if !stored || slot.arg.pull == 0 {
+                        store(&Area::slot(self.signals.target(slot, receiver), rows));
+                    }
+                    stored = true;
+                });
+            }
+        }
+    }
+
+    /// Brings a tile into the buffer.
+    #[inline(always)]
+    fn fetch<E: Element, S: TileShape>(&self, from: &Place) {
+        check_staged::<C, E, S>();
+        let limited = self.enter([slot_of(from)], None);
+        unsafe { copy::fetch::<E, S>(Thread::this(), self.buffer(), &self.tile::<E, S>(from)) };
+        cp_async_wait::<0>();
+        unsafe { sync_threads() };
+        if limited && leads() {
+            self.signals.return_link();
+        }
+    }
+}
+
+/// Whether this thread speaks for the CTA.
+#[inline(always)]
+fn leads() -> bool {
+    Thread::this().index == 0
+}
+
+/// The slot that a tile lies in, if it lies in one.
+#[inline(always)]
+fn slot_of(place: &Place) -> Option<&SlotPlace> {
+    match place {
+        Place::Matrix(_) => None,
+        Place::Slot(slot) => Some(slot),
+    }
+}
+
+/// The slot that a panel lies in, if it lies in one.
+#[inline(always)]
+fn slot_of_panel(place: &PanelPlace) -> Option<&SlotPlace> {
+    match place {
+        PanelPlace::Matrix(_) => None,
+        PanelPlace::Slot(slot) => Some(slot),
+    }
+}
+
+/// What passes through the buffer must fit into it, and be shared out to the warps as they are.
+#[inline(always)]
+fn check_staged<C: Config, E: Element, S: TileShape>() {
+    const {
+        assert!(
+            S::ROWS == C::ROWS && staging(S::ROWS, S::COLUMNS, E::SIZE) <= staging(C::ROWS, C::COLUMNS, C::ELEMENT),
+            "a tile that is read, added or stored must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
+        )
+    }
+}
+
+/// The blocks row by row, of each its two rows.
+#[inline(always)]
+fn row_of<S: TileShape>(pair: usize) -> usize {
+    pair / (2 * block_columns(S::COLUMNS)) * 2 + pair % 2
+}
+
+impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
+    in_a_cta!();
+    holds_fragments!(rows = 8, row_of = row_of);
+
+    /// All threads note the same: each may have to report a panic before others have come so far.
+    #[inline(always)]
+    fn note(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.cta.note(COLLECTIVE, stage, tile);
+    }
+
+    #[inline(always)]
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+        self.note(stage, tile);
+    }
+
+    #[inline(always)]
+    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+        let choice = self.cta.shared() + CHOICE;
+        self.together(|| {
+            let chosen = self.signals.first_ready(candidates, slot);
+            unsafe { store_shared(choice, chosen) };
+        });
+        let chosen = unsafe { load_shared(choice) };
+        // All have read it before the next one is made.
+        unsafe { sync_threads() };
+        chosen
+    }
+
+    #[inline(always)]
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(
+        &self,
+        a: &PanelPlace,
+        b: &PanelPlace,
+    ) -> <Shape<M, N> as TileShape>::Values
+    where
+        Shape<M, N>: TileShape,
+    {
+        const {
+            assert!(
+                M == C::ROWS && N <= C::COLUMNS,
+                "a matmul's tile must be of the kernel's BM rows and at most BN columns"
+            )
+        };
+        let columns = a.columns();
+        self.enter([slot_of_panel(a), slot_of_panel(b)], None);
+        let (a, b) = (self.panel::<E>(a, M), self.panel::<E>(b, N));
+        unsafe { product::<E, M, N>(Thread::this(), self.buffer(), a, b, columns) }
+    }
+
+    #[inline(always)]
+    fn accumulate<E: Element, S: TileShape>(&self, sum: &mut S::Values, from: &Place) {
+        self.fetch::<E, S>(from);
+        let add = |index: usize, (low, high): (f32, f32)| {
+            let values = sum.values_mut();
+            values[2 * index] += low;
+            values[2 * index + 1] += high;
+        };
+        unsafe { copy::read::<E, S>(Thread::this(), self.buffer(), add) };
+    }
+
+    #[inline(always)]
+    fn load<E: Element, S: TileShape>(&self, from: &Place) -> E::Held<S> {
+        self.fetch::<E, S>(from);
+        let mut tile = E::zeros::<S>();
+        let set = |index, pair| E::set_pair::<S>(&mut tile, index, pair);
+        unsafe { copy::read::<E, S>(Thread::this(), self.buffer(), set) };
+        tile
+    }
+
+    #[inline(always)]
+    fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) {
+        check_staged::<C, E, S>();
+        let limited = self.enter([], slot_of(to));
+        unsafe {
+            copy::write::<E, S>(Thread::this(), self.buffer(), tile);
+            sync_threads();
+        }
+        self.for_targets::<E>(to, S::ROWS, |to| unsafe { copy::put::<E, S>(Thread::this(), self.buffer(), to) });
+        self.leave(limited, slot_of(to));
+    }
+
+    #[inline(always)]
+    fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        let limited = self.enter([slot_of(from)], slot_of(to));
+        let (boxes, from) = (S::COLUMNS as u32 * E::SIZE / ROW, self.tile::<E, S>(from));
+        self.for_targets::<E>(to, S::ROWS, |to| unsafe { copy::pass::<C>(Thread::this(), S::ROWS, boxes, &from, to) });
+        self.leave(limited, slot_of(to));
+    }
+
+    #[inline(always)]
+    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
+        const { assert!(M % 64 == 0, "a panel that is sent has a multiple of 64 rows") };
+        let limited = self.enter([slot_of_panel(from)], Some(to));
+        let (boxes, from) = (tiles(from.columns() * E::SIZE, ROW), self.panel::<E>(from, M));
+        let to_slot = Place::Slot(*to);
+        self.for_targets::<E>(&to_slot, M, |to| unsafe { copy::pass::<C>(Thread::this(), M, boxes, &from, to) });
+        self.leave(limited, Some(to));
+    }
+
+    /// In each warp, then over the four that share the rows, in the order of their columns.
+    #[inline(always)]
+    fn reduce_rows<E: Element, S: TileShape>(tile: &E::Held<S>, f: impl Fn(f32, f32) -> f32) -> [f32; ROWS_HELD] {
+        let thread = Thread::this();
+        let values = |row: u32| shared_base() + ROW_VALUES + row * 16;
+        let mut rows = unsafe { reduce_in_warp::<E, S, ROWS_HELD>(tile, row_of::<S>, &f) };
+        // Once the values of the reduction before have been read.
+        unsafe { sync_threads() };
+        if thread.lane % 4 == 0 {
+            for (held, value) in rows.iter().enumerate() {
+                unsafe { store_shared(values(thread.row_of(held)) + 4 * thread.column, value.to_bits()) };
+            }
+        }
+        unsafe { sync_threads() };
+        for (held, value) in rows.iter_mut().enumerate() {
+            let [first, second, third, fourth] =
+                unsafe { load_shared_16(values(thread.row_of(held))) }.map(f32::from_bits);
+            *value = f(f(f(first, second), third), fourth);
+        }
+        rows
+    }
+}
