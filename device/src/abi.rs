@@ -54,7 +54,7 @@ pub struct Head {
 
 /// A matrix in one rank's memory, row-major, `pitch` bytes from row to row.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatrixArg {
     /// Address of the first element, 16-byte aligned.
     pub data: u64,
@@ -64,6 +64,9 @@ pub struct MatrixArg {
     /// 256 rows tall, 1 part deep and 128 bytes wide, with the 128-byte swizzle. Each describes
     /// `[parts][part_rows][columns]`. 0 where there is none: on a simulated rank, or for an empty matrix.
     pub maps: u64,
+    /// Address of a table of `world` matrices: this argument on each rank, with descriptors for this one. 0 if no channel
+    /// lies in the matrix.
+    pub ranks: u64,
     /// Rows in all.
     pub rows: u32,
     /// Columns.
@@ -77,7 +80,7 @@ pub struct MatrixArg {
 /// A channel's place in the symmetric region, the same on every rank.
 ///
 /// A rank's region holds, for each channel, two data buffers (for even and odd epochs) of
-/// `product(slots)` slots and one signal word per slot.
+/// `product(slots)` slots and one signal word per slot. A channel that lies in a matrix has no buffers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelArg {
@@ -170,13 +173,16 @@ pub struct Control {
     /// Simulation: the epoch that rank `i` last finished, written by rank `i`.
     pub finished: [u32; MAX_WORLD],
     _pad2: [u32; 24],
-    /// The link limit's tickets taken…
-    pub link_taken: u32,
-    _pad3: [u32; 31],
+    /// The link limit's tickets taken, out and in…
+    pub link_taken: [Ticket; 2],
     /// … and given back.
-    pub link_returned: u32,
-    _pad4: [u32; 31],
+    pub link_returned: [Ticket; 2],
 }
+
+/// A count that many CTAs change, on a line of its own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Ticket(pub u32);
 
 /// Why a launch was given up.
 #[repr(u32)]

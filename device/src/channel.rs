@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::abi::{ChannelArg, MAX_AXES, NONE};
+use crate::abi::{ChannelArg, MAX_AXES, MatrixArg, NONE};
 use crate::element::Element;
 use crate::matrix::Panel;
 use crate::place::{PanelPlace, Place, SlotPlace};
@@ -17,6 +17,8 @@ pub enum Route {
     One,
     /// Every other rank.
     Peers,
+    /// Every rank, the sender too.
+    All,
 }
 
 /// A channel's type. Implemented by `#[channel]`.
@@ -89,6 +91,7 @@ impl ReceivePort for SendReceive {}
 pub struct Port<'c, C: Channel, D: Direction, R: Role> {
     role: &'c R,
     arg: ChannelArg,
+    into: Option<MatrixArg>,
     to: u32,
     channel: PhantomData<(C, D)>,
 }
@@ -105,7 +108,13 @@ impl<'c, C: Channel, D: Direction, R: Role> Port<'c, C, D, R> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn woven(role: &'c R, arg: &ChannelArg) -> Self {
-        Port { role, arg: *arg, to: NONE, channel: PhantomData }
+        Port { role, arg: *arg, into: None, to: NONE, channel: PhantomData }
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn woven_into(role: &'c R, arg: &ChannelArg, matrix: &MatrixArg) -> Self {
+        Port { into: Some(*matrix), ..Port::woven(role, arg) }
     }
 
     /// The slots of `rank`, to be stored to. A channel whose route is `peers` needs no `to`.
@@ -129,6 +138,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Port<'c, C, D, R> {
             route: C::ROUTE,
             acknowledged: C::ACKNOWLEDGED,
             to: self.to,
+            into: self.into,
         };
         Slot { role: self.role, place, holds: PhantomData }
     }

@@ -50,6 +50,8 @@ pub struct SlotPlace {
     pub acknowledged: bool,
     /// The rank that is sent to, where the route names one.
     pub to: u32,
+    /// The matrix whose tiles the slots are, where the channel lies in one.
+    pub into: Option<MatrixArg>,
 }
 
 impl SlotPlace {
@@ -69,12 +71,21 @@ impl SlotPlace {
         Some(((index[0] * s[1] + index[1]) * s[2] + index[2]) * s[3] + index[3])
     }
 
+    /// The slot as a tile of `matrix`, which is what the channel lies in as some rank has it. The coordinates are the
+    /// tile's, after the part's where there are three.
+    #[inline(always)]
+    pub fn within(&self, matrix: MatrixArg, rows: usize, columns: usize) -> MatrixPlace {
+        let [first, second, third, _] = self.index;
+        let (part, row, column) = if self.axes == 3 { (first, second, third) } else { (0, first, second) };
+        MatrixPlace { matrix, part, row: row * rows as u32, column: column * columns as u32 }
+    }
+
     /// The position, in the *sender's* region, at which a pulled tile lies: for a route to one rank
     /// the slot whose first coordinate is the receiver instead of the sender; for a broadcast the slot itself.
     #[inline(always)]
     pub fn outbox(&self, receiver: u32) -> Option<u32> {
         match self.route {
-            Route::Peers => self.linear(),
+            Route::Peers | Route::All => self.linear(),
             Route::One => self.linear_of([receiver, self.index[1], self.index[2], self.index[3]]),
         }
     }
@@ -106,6 +117,18 @@ pub enum Place {
     Matrix(MatrixPlace),
     /// In a channel's slot.
     Slot(SlotPlace),
+}
+
+impl Place {
+    /// Whether a tile that arrives here is thereby at `to`, since the channel lies in that matrix.
+    #[inline(always)]
+    pub fn is_at(&self, to: &Place, rows: usize, columns: usize) -> bool {
+        let (Place::Slot(slot), Place::Matrix(to)) = (self, to) else { return false };
+        slot.into.is_some_and(|matrix| {
+            let place = slot.within(matrix, rows, columns);
+            (matrix.data, place.part, place.row, place.column) == (to.matrix.data, to.part, to.row, to.column)
+        })
+    }
 }
 
 /// Where a panel lies: all columns, from column 0, of `M` rows.

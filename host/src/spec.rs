@@ -120,6 +120,8 @@ pub struct ChannelSpec {
     pub route: Route,
     /// How what is sent comes to its receiver; `None` leaves it to the launcher.
     pub carriage: Option<Carriage>,
+    /// The matrix, by its index among the matrices, of which the slots are tiles; the channel has no memory of its own.
+    pub into: Option<usize>,
     /// A slot is used again only when its receiver has finished the launch that used it last.
     pub acknowledged: bool,
 }
@@ -154,6 +156,8 @@ pub enum Route {
     One,
     /// Every other rank.
     Peers,
+    /// Every rank, the sender too.
+    All,
 }
 
 /// How what is sent on a channel comes to its receiver.

@@ -13,8 +13,8 @@ pub mod gemm_all_reduce {
     #[channel(slots = [world, m / world / BM, n / BN])]
     pub struct Partial(Tile<T, BM, BN>);
 
-    /// Sums on their way from the rank that owns their rows to all others.
-    #[channel(slots = [world, m / world / BM, n / BN], route = peers, by = push)]
+    /// Sums on their way from the rank that owns their rows into every rank's C.
+    #[channel(slots = [world, m / world / BM, n / BN], route = all, into = c)]
     pub struct Reduced(Tile<T, BM, BN>);
 
     #[stage(grid = [world, m / world / BM, n / BN], order = peers_first)]
@@ -26,7 +26,6 @@ pub mod gemm_all_reduce {
         #[recv]
         partial: Partial,
         #[send] reduced: Reduced,
-        #[shape(m, n)] c: &mut Sharded<T>,
     ) {
         let [owner, row, column] = at.coordinates();
         let product = matmul(a.shard(owner).row_panel(row), b.row_panel(column)).cast();
@@ -37,14 +36,12 @@ pub mod gemm_all_reduce {
             for peer in at.peers() {
                 sum += partial.slot([peer, row, column]).load();
             }
-            let sum = sum.cast::<T>();
-            c.shard_mut(owner).tile([row, column]).store(&sum);
-            reduced.slot([owner, row, column]).store(sum); // last: it travels while the next tile is computed
+            reduced.slot([owner, row, column]).store(sum.cast());
         }
     }
 
     #[stage(grid = [world, m / world / BM, n / BN], order = peers_first, carrier = mover)]
-    fn collect(at: At<3>, #[recv] reduced: Reduced, c: &mut Sharded<T>) {
+    fn collect(at: At<3>, #[recv] reduced: Reduced, #[shape(m, n)] c: &mut Sharded<T>) {
         let [owner, row, column] = at.coordinates();
         if owner != at.rank() {
             c.shard_mut(owner).tile([row, column]).store(reduced.slot([owner, row, column]).load());

@@ -23,12 +23,16 @@ use proc_macro::TokenStream;
 /// the place of the tile one of panels. A slot is sent at most once in a launch, by a rank that is the same in
 /// every launch; a first axis of `world` stands for the sender. Further settings:
 ///
-/// * `route = one` (the default): `.to(rank)` names the receiver; `route = peers`: every other rank receives,
-///   without `.to`.
+/// * `route = one` (the default): `.to(rank)` names the receiver; `route = peers`: every other rank receives, `route = all`:
+///   every rank does, the sender too; both without `.to`.
 /// * `by = pull`: the receiver fetches, from a sender that is the first axis of `slots`; `by = push`: the sender stores
 ///   at the receiver's. Left out, the launcher chooses where it can, and panels, which are read by every tile of their
 ///   rows, are pushed.
 /// * `columns = k`: how long a panel's rows are.
+/// * `into = c`: slots are the tiles of the receiver's argument `c`, by the rank that owns the rows, the tile's row and its
+///   column if it is a `Sharded`, by row and column if it is a `Matrix`. What is sent is stored there at once; the
+///   receiver, which takes `c: &mut …`, waits for it by storing what it loads where it lies:
+///   `c.shard_mut(r).tile([i, j]).store(name.slot([r, i, j]).load())`.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where

@@ -85,11 +85,13 @@ impl Cta {
         self.log.event(kind);
     }
 
-    /// Sends: `write` is given the address of the slot's data, once for each place that it has to be stored at.
-    pub(super) fn send(&self, slot: &SlotPlace, write: impl Fn(u64)) {
+    /// Sends: `write` is given a receiver and the address of the slot's data, once for each place that it has to be
+    /// stored at.
+    pub(super) fn send(&self, slot: &SlotPlace, write: impl Fn(u32, u64)) {
         let receivers: Vec<u32> = match slot.route {
             Route::One => std::vec![slot.to],
             Route::Peers => (0..self.head.world).filter(|&peer| peer != self.head.rank).collect(),
+            Route::All => (0..self.head.world).collect(),
         };
         for &receiver in &receivers {
             self.reuse(slot, receiver);
@@ -104,7 +106,7 @@ impl Cta {
             let data = self.outgoing(slot, receiver);
             if written != Some(data) {
                 self.ordered(slot, receiver, || self.fabric.write(self.lane(), data));
-                write(data);
+                write(receiver, data);
                 self.event(EventKind::Stored);
                 written = Some(data);
             }
@@ -162,9 +164,12 @@ impl Cta {
         if slot.arg.pull != 0 && slot.index[0] != self.head.rank {
             self.out_of_range(slot, receiver);
         }
-        if slot.acknowledged && !self.fabric.is_broken(Break::OverwriteEarly) {
+        let acknowledged = slot.acknowledged || slot.into.is_some();
+        if acknowledged && !self.fabric.is_broken(Break::OverwriteEarly) {
             let signal = self.regions().started(self.head.rank, receiver);
-            let want = Want { signal, count: self.epoch.wrapping_sub(1) };
+            // A matrix is free when the launch has begun that writes it, a slot one launch before.
+            let count = if slot.into.is_some() { self.epoch } else { self.epoch.wrapping_sub(1) };
+            let want = Want { signal, count };
             self.wait(&[want], self.record(FaultKind::NotAcknowledged).at_slot(slot, receiver));
         }
     }
@@ -192,16 +197,22 @@ impl Cta {
         self.regions().base(rank) + slot.signal_offset(position)
     }
 
-    /// Where the data that this rank sends to a receiver lies.
+    /// Where the data that this rank sends to a receiver lies; an address that stands for it, if that is in a matrix.
     fn outgoing(&self, slot: &SlotPlace, receiver: u32) -> u64 {
+        if slot.into.is_some() {
+            return self.signal_address(slot, receiver, self.check(slot, receiver, slot.linear()));
+        }
         match slot.arg.pull {
             0 => self.data_address(slot, receiver, self.check(slot, receiver, slot.linear())),
             _ => self.data_address(slot, self.head.rank, self.check(slot, receiver, slot.outbox(receiver))),
         }
     }
 
-    /// Where the data that this rank receives in a slot lies.
+    /// Where the data that this rank receives in a slot lies; an address that stands for it, if that is in a matrix.
     fn incoming(&self, slot: &SlotPlace) -> u64 {
+        if slot.into.is_some() {
+            return self.signal_address(slot, self.head.rank, self.check(slot, NONE, slot.linear()));
+        }
         let sender = slot.index[0];
         match slot.arg.pull {
             0 => self.data_address(slot, self.head.rank, self.check(slot, NONE, slot.linear())),

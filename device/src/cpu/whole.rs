@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::fault::Panicked;
 use super::protocol::Cta;
 use super::window::Window;
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::log::EventKind;
 use crate::place::{PanelPlace, Place, SlotPlace};
@@ -33,7 +33,13 @@ impl Whole {
     fn tile_window<E: Element, S: TileShape>(&self, place: &Place) -> Window<E> {
         match place {
             Place::Matrix(place) => Window::matrix(place),
-            Place::Slot(slot) => Window::slot(self.cta.receive(slot), S::ROWS, S::COLUMNS),
+            Place::Slot(slot) => {
+                let data = self.cta.receive(slot);
+                match slot.into {
+                    Some(matrix) => Window::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS)),
+                    None => Window::slot(data, S::ROWS, S::COLUMNS),
+                }
+            }
         }
     }
 
@@ -62,6 +68,12 @@ fn multiply_add(a: &[f32], b: &[f32], depth: usize, sum: &mut [f32]) {
             }
         }
     }
+}
+
+/// A matrix that a channel lies in, as `rank` has it.
+fn on_rank(matrix: &MatrixArg, rank: u32) -> MatrixArg {
+    // SAFETY: the launcher gives such a matrix a table with an entry for each rank.
+    unsafe { *(matrix.ranks as *const MatrixArg).add(rank as usize) }
 }
 
 fn widened<E: Element>(elements: &[E]) -> Vec<f32> {
@@ -126,20 +138,29 @@ impl Role for Whole {
                 Window::matrix(place).write(tile, S::COLUMNS);
                 self.cta.event(EventKind::Stored);
             }
-            Place::Slot(slot) => self.cta.send(slot, |data| {
-                Window::slot(data, S::ROWS, S::COLUMNS).write(tile, S::COLUMNS);
+            Place::Slot(slot) => self.cta.send(slot, |receiver, data| {
+                let window = match slot.into {
+                    Some(matrix) => Window::matrix(&slot.within(on_rank(&matrix, receiver), S::ROWS, S::COLUMNS)),
+                    None => Window::slot(data, S::ROWS, S::COLUMNS),
+                };
+                window.write(tile, S::COLUMNS);
             }),
         }
     }
 
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
-        self.store::<E, S>(&self.load::<E, S>(from), to);
+        match from {
+            Place::Slot(slot) if from.is_at(to, S::ROWS, S::COLUMNS) => {
+                self.cta.receive(slot);
+            }
+            _ => self.store::<E, S>(&self.load::<E, S>(from), to),
+        }
     }
 
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         let columns = to.arg.columns as usize;
         let panel = self.panel_window::<E>(from, M).read(M, 0, columns);
-        self.cta.send(to, |data| Window::slot(data, M, columns).write(&panel, columns));
+        self.cta.send(to, |_, data| Window::slot(data, M, columns).write(&panel, columns));
     }
 
     fn splat<E: Element, S: TileShape>(&self, value: f32) -> Vec<E> {

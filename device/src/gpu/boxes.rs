@@ -6,6 +6,7 @@ use crate::element::Element;
 use crate::layout::ROW;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
+use crate::shape::TileShape;
 
 /// Where a panel's or a tile's boxes are loaded from.
 #[derive(Clone, Copy)]
@@ -28,10 +29,16 @@ impl Source {
 
     /// Where a tile comes from, once it is there.
     #[inline(always)]
-    pub fn tile<C: Config>(signals: &Signals<'_, '_, C>, place: &Place) -> Source {
+    pub fn tile<C: Config, S: TileShape>(signals: &Signals<'_, '_, C>, place: &Place) -> Source {
         match place {
             Place::Matrix(place) => Source::matrix(place),
-            Place::Slot(slot) => Source::slot(signals, slot),
+            Place::Slot(slot) => match slot.into {
+                Some(matrix) => {
+                    signals.receive(slot);
+                    Source::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS))
+                }
+                None => Source::slot(signals, slot),
+            },
         }
     }
 

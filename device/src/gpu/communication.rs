@@ -6,7 +6,7 @@ use core::cell::Cell;
 use super::boxes::{Source, put_in_matrix};
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::COMMUNICATION;
-use super::signals::Signals;
+use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
@@ -83,9 +83,9 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.take_staging();
             self.held.set(false);
         }
-        let from = Source::tile(&self.signals, from);
+        let from = Source::tile::<C, S>(&self.signals, from);
         if from.limited() {
-            self.signals.take_link();
+            self.signals.take_link(Way::In);
         }
         let (count, ready) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.ready());
         unsafe { mbarrier_arrive_expect(ready, count * from.bytes(S::ROWS)) };
@@ -94,7 +94,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
         if from.limited() {
             self.cta.wait(ready, self.ready.get());
-            self.signals.return_link();
+            self.signals.return_link(Way::In);
         }
         self.ready.set(self.ready.get() ^ 1);
     }
@@ -222,13 +222,13 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
             Place::Slot(slot) => {
                 let limited = self.signals.limits_store(slot);
                 if limited {
-                    self.signals.take_link();
+                    self.signals.take_link(Way::Out);
                 }
-                self.signals.put(slot, S::ROWS, 0, count, staging);
+                self.signals.put::<E>(slot, S::ROWS, S::COLUMNS, 0, count, staging);
                 bulk_commit();
                 bulk_wait_read::<0>();
                 if limited {
-                    self.signals.return_link();
+                    self.signals.return_link(Way::Out);
                 }
                 self.signals.announce(slot);
             }
@@ -236,7 +236,13 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn transfer<E: Element, S: TileShape>(&self, _: &Place, to: &Place) {
+    fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        if let Place::Slot(arriving) = from
+            && from.is_at(to, S::ROWS, S::COLUMNS)
+        {
+            self.signals.receive(arriving);
+            return;
+        }
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
             Place::Matrix(place) => {
@@ -244,7 +250,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
                 self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {
-                self.drain(count, S::ROWS, |first, here, from| self.signals.put(slot, S::ROWS, first, here, from));
+                self.drain(count, S::ROWS, |first, here, from| {
+                    self.signals.put::<E>(slot, S::ROWS, S::COLUMNS, first, here, from)
+                });
                 self.signals.announce(slot);
             }
         }
@@ -253,7 +261,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         let count = tiles(from.columns() * E::SIZE, ROW);
-        self.drain(count, M, |first, here, from| self.signals.put(to, M, first, here, from));
+        self.drain(count, M, |first, here, from| self.signals.put::<E>(to, M, 0, first, here, from));
         self.signals.announce(to);
     }
 }

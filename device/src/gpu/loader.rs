@@ -6,7 +6,7 @@ use core::cell::Cell;
 use super::boxes::Source;
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::LOADER;
-use super::signals::Signals;
+use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
@@ -65,7 +65,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
             let cursor = self.reserve();
             let here = if count - index < per_slot { count - index } else { per_slot };
             if from.limited() {
-                self.signals.take_link();
+                self.signals.take_link(Way::In);
             }
             let full = self.cta.full(cursor.slot);
             unsafe { mbarrier_arrive_expect(full, here * from.bytes(rows)) };
@@ -76,7 +76,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
             if from.limited() {
                 // Given back here: whoever reads the slot may itself wait for a share before it comes to it.
                 self.cta.wait(full, cursor.parity);
-                self.signals.return_link();
+                self.signals.return_link(Way::In);
             }
             index += here;
         }
@@ -144,8 +144,11 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     fn store<E: Element, S: TileShape>(&self, _: &(), _: &Place) {}
 
     #[inline(always)]
-    fn transfer<E: Element, S: TileShape>(&self, from: &Place, _: &Place) {
-        let from = Source::tile(&self.signals, from);
+    fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        if from.is_at(to, S::ROWS, S::COLUMNS) {
+            return;
+        }
+        let from = Source::tile::<C, S>(&self.signals, from);
         self.stream::<E>(from, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
     }
 

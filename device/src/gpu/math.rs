@@ -296,7 +296,10 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn transfer<E: Element, S: TileShape>(&self, _: &Place, _: &Place) {
+    fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        if from.is_at(to, S::ROWS, S::COLUMNS) {
+            return;
+        }
         let per_slot = C::RING_SLOT / (S::ROWS as u32 * ROW);
         let slots = tiles(S::COLUMNS as u32 * E::SIZE / ROW, per_slot);
         self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use super::boxes::{Source, put_in_matrix};
 use super::cta::{Config, Cta};
 use super::fault::MOVER;
-use super::signals::Signals;
+use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
@@ -47,14 +47,14 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
         self.cta.event(EventKind::Store);
         for index in 0..count {
             if from.limited() {
-                self.signals.take_link();
+                self.signals.take_link(Way::In);
             }
             unsafe { mbarrier_arrive_expect(moved, from.bytes(rows)) };
             from.load::<E>(index, rows, buffer, moved);
             self.cta.wait(moved, self.parity.get());
             self.parity.set(self.parity.get() ^ 1);
             if from.limited() {
-                self.signals.return_link();
+                self.signals.return_link(Way::In);
             }
             put(index, buffer);
             bulk_commit();
@@ -110,7 +110,13 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
         const { assert!(S::ROWS <= C::ROWS, "a tile that a mover moves has at most the kernel's BM rows") };
-        let from = Source::tile(&self.signals, from);
+        if let Place::Slot(arriving) = from
+            && from.is_at(to, S::ROWS, S::COLUMNS)
+        {
+            self.signals.receive(arriving);
+            return;
+        }
+        let from = Source::tile::<C, S>(&self.signals, from);
         let count = S::COLUMNS as u32 * E::SIZE / ROW;
         match to {
             Place::Matrix(to) => {
@@ -118,7 +124,9 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
                 self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {
-                self.pass::<E>(from, count, S::ROWS, |index, buffer| self.signals.put(slot, S::ROWS, index, 1, buffer));
+                self.pass::<E>(from, count, S::ROWS, |index, buffer| {
+                    self.signals.put::<E>(slot, S::ROWS, S::COLUMNS, index, 1, buffer)
+                });
                 self.signals.announce(slot);
             }
         }
@@ -129,7 +137,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
         const { assert!(M <= C::ROWS, "a panel that a mover moves has at most the kernel's BM rows") };
         let count = tiles(from.columns() * E::SIZE, ROW);
         let from = Source::panel(&self.signals, from);
-        self.pass::<E>(from, count, M, |index, buffer| self.signals.put(to, M, index, 1, buffer));
+        self.pass::<E>(from, count, M, |index, buffer| self.signals.put::<E>(to, M, 0, index, 1, buffer));
         self.signals.announce(to);
     }
 }

@@ -4,10 +4,12 @@
 use core::cell::Cell;
 use core::mem::offset_of;
 
+use super::boxes::put_in_matrix;
 use super::cta::{Config, Cta};
 use super::fault::fault;
-use crate::abi::{Control, FaultKind};
+use crate::abi::{Control, FaultKind, MAX_WORLD, MatrixArg, Ticket};
 use crate::channel::Route;
+use crate::element::Element;
 use crate::layout::ROW;
 use crate::log::{EventKind, NOBODY};
 use crate::place::SlotPlace;
@@ -15,6 +17,13 @@ use crate::ptx::*;
 
 /// Polls between two looks at the clock and at the abort word.
 const POLLS: u32 = 32;
+
+/// A direction of the link. Each has its own limit: what a rank stores to others does not hold up what it loads from them.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    Out,
+    In,
+}
 
 /// One thread's end of the protocol.
 pub(super) struct Signals<'c, 'p, C: Config> {
@@ -24,7 +33,7 @@ pub(super) struct Signals<'c, 'p, C: Config> {
     epoch: u32,
     /// When this thread first saw that every rank had started; 0 before.
     since: Cell<u64>,
-    /// The ranks (a bit each) whose slots are known to be free for this epoch.
+    /// The ranks (a bit each) whose slots are known to be free for this epoch, and then those whose matrices are.
     acknowledged: Cell<u32>,
 }
 
@@ -59,7 +68,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         unsafe { self.cta.count_out(self.epoch) };
     }
 
-    /// Waits for a slot's signal. The address of what lies in it, for bulk copies.
+    /// Waits for a slot's signal. The address of what lies in it, for bulk copies, if that is not in a matrix.
     #[inline(always)]
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
         self.wait_for(slot);
@@ -78,9 +87,12 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         self.cta.slot_event(EventKind::Ready, slot, slot.sender(self.cta.head.world));
     }
 
-    /// The address of what arrives in a slot.
+    /// The address of what arrives in a slot, if that is not in a matrix.
     #[inline(always)]
     pub fn incoming(&self, slot: &SlotPlace) -> u64 {
+        if slot.into.is_some() {
+            return 0;
+        }
         let rank = self.cta.head.rank;
         match slot.arg.pull {
             0 => self.data_address(slot, rank, self.checked(slot, slot.linear())),
@@ -96,7 +108,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         seen.wrapping_sub(self.epoch) as i32 >= 0
     }
 
-    /// Waits until a slot may be written for `to`. The address to write to.
+    /// Waits until a slot may be written for `to`. The address to write to, if that is not in a matrix.
     #[inline(always)]
     fn reserve(&self, slot: &SlotPlace, to: u32) -> u64 {
         self.wait_until_free(slot, to);
@@ -110,17 +122,23 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         if slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank {
             fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
         }
-        if slot.acknowledged && self.acknowledged.get() & (1 << to) == 0 {
+        // A matrix is free when the launch has begun that writes it, a slot one launch before.
+        let in_matrix = slot.into.is_some() as u32;
+        let known = 1 << (to + in_matrix * MAX_WORLD as u32);
+        if (slot.acknowledged || slot.into.is_some()) && self.acknowledged.get() & known == 0 {
             let started = self.cta.region + (offset_of!(Control, started) + 4 * to as usize) as u64;
-            let wanted = self.epoch.wrapping_sub(1);
+            let wanted = self.epoch.wrapping_sub(1 - in_matrix);
             self.poll(started, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));
-            self.acknowledged.set(self.acknowledged.get() | 1 << to);
+            self.acknowledged.set(self.acknowledged.get() | known);
         }
     }
 
-    /// The address at which a slot is written for `to`.
+    /// The address at which a slot is written for `to`, if that is not in a matrix.
     #[inline(always)]
     pub fn target(&self, slot: &SlotPlace, to: u32) -> u64 {
+        if slot.into.is_some() {
+            return 0;
+        }
         match slot.arg.pull {
             0 => self.data_address(slot, to, self.checked(slot, slot.linear())),
             _ => self.data_address(slot, self.cta.head.rank, self.checked(slot, slot.outbox(to))),
@@ -158,11 +176,16 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Stores boxes into a slot of every rank that the route names.
     #[inline(always)]
-    pub fn put(&self, to: &SlotPlace, rows: usize, first: u32, count: u32, from: u32) {
+    pub fn put<E: Element>(&self, to: &SlotPlace, rows: usize, columns: usize, first: u32, count: u32, from: u32) {
         let bytes = rows as u32 * ROW;
         let mut stored = false;
         self.for_receivers(to, |receiver| {
             let address = self.reserve(to, receiver);
+            if let Some(matrix) = to.into {
+                let place = to.within(self.matrix_of(&matrix, receiver), rows, columns);
+                put_in_matrix::<E>(&place, rows, first, count, from);
+                return;
+            }
             // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
             if stored && to.arg.pull != 0 {
                 return;
@@ -198,9 +221,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         match slot.route {
             Route::One if slot.to < self.cta.head.world => each(slot.to),
             Route::One => fault(FaultKind::SlotOutOfRange, slot, slot.to, 0, 0),
-            Route::Peers => {
+            Route::Peers | Route::All => {
                 for rank in 0..self.cta.head.world {
-                    if rank != self.cta.head.rank {
+                    if rank != self.cta.head.rank || slot.route == Route::All {
                         each(rank);
                     }
                 }
@@ -231,12 +254,12 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         self.cta.head.link_limit != 0 && slot.arg.pull == 0 && slot.to != self.cta.head.rank
     }
 
-    /// Waits while the allowed number of transfers drive the link.
+    /// Waits while the allowed number of transfers drive the link in this direction.
     #[inline(always)]
-    pub fn take_link(&self) {
+    pub fn take_link(&self, way: Way) {
         let width = self.cta.head.link_limit;
-        let ticket = unsafe { add_relaxed_gpu(self.cta.region + offset_of!(Control, link_taken) as u64, 1) };
-        let returned = self.cta.region + offset_of!(Control, link_returned) as u64;
+        let ticket = unsafe { add_relaxed_gpu(self.tickets(offset_of!(Control, link_taken), way), 1) };
+        let returned = self.tickets(offset_of!(Control, link_returned), way);
         let mut polls = 0u32;
         // Signed: later tickets may come back before this thread looks again.
         while ticket.wrapping_sub(unsafe { load_relaxed_gpu(returned) }) as i32 >= width as i32 {
@@ -249,8 +272,22 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Lets the next transfer drive the link.
     #[inline(always)]
-    pub fn return_link(&self) {
-        unsafe { add_relaxed_gpu(self.cta.region + offset_of!(Control, link_returned) as u64, 1) };
+    pub fn return_link(&self, way: Way) {
+        unsafe { add_relaxed_gpu(self.tickets(offset_of!(Control, link_returned), way), 1) };
+    }
+
+    /// A matrix that a channel lies in, as `rank` has it.
+    #[inline(always)]
+    pub fn matrix_of(&self, matrix: &MatrixArg, rank: u32) -> MatrixArg {
+        let theirs = matrix.ranks + rank as u64 * size_of::<MatrixArg>() as u64;
+        let word = |offset: usize| unsafe { load_constant_u64(theirs + offset as u64) };
+        let (data, pitch) = (word(offset_of!(MatrixArg, data)), word(offset_of!(MatrixArg, pitch)));
+        MatrixArg { data, pitch, maps: word(offset_of!(MatrixArg, maps)), ..*matrix }
+    }
+
+    #[inline(always)]
+    fn tickets(&self, counts: usize, way: Way) -> u64 {
+        self.cta.region + (counts + way as usize * size_of::<Ticket>()) as u64
     }
 
     /// Waits until something `holds`; calls `report` when the deadline passes.

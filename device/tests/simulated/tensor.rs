@@ -34,6 +34,7 @@ impl<E: Element> Tensor<E> {
             data: self.data.as_ptr() as u64,
             pitch: self.pitch as u64 * E::SIZE as u64,
             maps: 0,
+            ranks: 0,
             rows: self.rows as u32,
             columns: self.columns as u32,
             part_rows: self.rows.div_ceil(parts) as u32,

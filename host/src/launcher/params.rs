@@ -12,8 +12,15 @@ pub(crate) fn params(head: &Head, matrices: &[MatrixArg], channels: &[ChannelArg
     words.into()
 }
 
+/// Values, word by word.
+pub(crate) fn words<T: Words>(values: &[T]) -> Vec<u64> {
+    let mut words = Vec::new();
+    push(&mut words, values);
+    words
+}
+
 /// The types that parameters are made of: `repr(C)`, without padding, whole words long.
-trait Words: Copy {}
+pub(crate) trait Words: Copy {}
 impl Words for Head {}
 impl Words for MatrixArg {}
 impl Words for ChannelArg {}

@@ -70,6 +70,7 @@ impl fmt::Display for Protocol {
                 let to = match route {
                     Route::One => "to one rank",
                     Route::Peers => "to every other rank",
+                    Route::All => "to every rank",
                 };
                 let by = match carriage {
                     Some(Carriage::Push) => "stored in its memory",

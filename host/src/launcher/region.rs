@@ -100,7 +100,9 @@ impl Layout {
             columns,
             pull: (carriage == Carriage::Pull).into(),
         };
-        self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
+        if channel.into.is_none() {
+            self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
+        }
         self.need.signals += (count as u64 * size_of::<u32>() as u64).next_multiple_of(LINE);
         Some(argument)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use entwine_device::abi::{ChannelArg, Head, MAX_DIMS, NONE};
+use entwine_device::abi::{ChannelArg, Head, MAX_DIMS, MatrixArg, NONE};
 
 use crate::arguments::{ArgumentValue, Bound};
 use crate::choice::{Choice, Chosen, Plan};
@@ -17,7 +17,7 @@ use crate::log::EventLog;
 use crate::params::params;
 use crate::platform::Work;
 use crate::region::{Layout, Region};
-use crate::spec::{ArgumentKind, ElementType, KernelSpec};
+use crate::spec::{ArgumentKind, ChannelSpec, ElementType, KernelSpec};
 use crate::tensor::RankMatrix;
 use crate::world::World;
 
@@ -183,11 +183,18 @@ impl Request {
 
     fn params(&self, head: &Head, channels: &[ChannelArg]) -> Result<Box<[u64]>, Error> {
         let rank = head.rank as usize;
-        let matrices = self.arguments.matrices.iter().map(|matrix| {
+        let matrices = self.arguments.matrices.iter().enumerate().map(|(index, matrix)| {
             let sharded = matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. });
-            matrix.ranks[rank].argument(&self.world, rank, if sharded { head.world } else { 1 })
+            let parts = if sharded { head.world } else { 1 };
+            let argument = matrix.ranks[rank].argument(&self.world, rank, parts)?;
+            let lies_in_it = |channel: &ChannelSpec| channel.into == Some(index);
+            let ranks = match self.kernel.channels.iter().any(lies_in_it) {
+                true => RankMatrix::table(&matrix.ranks, &self.world, rank, parts)?,
+                false => 0,
+            };
+            Ok(MatrixArg { ranks, ..argument })
         });
-        let matrices: Vec<_> = matrices.collect::<Result<_, _>>()?;
+        let matrices: Vec<_> = matrices.collect::<Result<_, Error>>()?;
         Ok(params(head, &matrices, channels, &self.arguments.scalars))
     }
 }

@@ -11,6 +11,7 @@ use crate::element::TensorElement;
 use crate::error::Error;
 use crate::foreign::RawMatrix;
 use crate::memory::Allocation;
+use crate::params::words;
 use crate::platform::Area;
 use crate::spec::ElementType;
 use crate::world::World;
@@ -44,9 +45,26 @@ pub struct RankMatrix {
     /// Rows behind the last one that may be overwritten.
     pub(crate) spare_rows: usize,
     memory: Arc<Allocation>,
-    maps: Mutex<Vec<(u32, Option<Arc<Allocation>>)>>,
+    maps: Mutex<Vec<Described>>,
+    tables: Mutex<Vec<Table>>,
     /// What frees the memory, if it is not this crate's.
     _owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// Descriptors of a matrix.
+struct Described {
+    /// The rank in whose memory they lie.
+    on: usize,
+    /// The parts in which they describe the rows.
+    parts: u32,
+    /// None for an empty matrix, and on simulated ranks.
+    maps: Option<Arc<Allocation>>,
+}
+
+/// A table of what every rank's matrix of a tensor is to one rank, in that rank's memory.
+struct Table {
+    matrices: Vec<MatrixArg>,
+    memory: Arc<Allocation>,
 }
 
 /// A tensor that a launch takes as an argument.
@@ -244,7 +262,17 @@ impl RankMatrix {
         let spare_rows = world.ranks();
         let bytes = (rows + spare_rows).saturating_mul(pitch).max(ALIGNMENT);
         let memory = world.allocate(rank, bytes)?;
-        Ok(RankMatrix { element, rows, columns, pitch, spare_rows, memory, maps: Mutex::default(), _owner: None })
+        Ok(RankMatrix {
+            element,
+            rows,
+            columns,
+            pitch,
+            spare_rows,
+            memory,
+            maps: Mutex::default(),
+            tables: Mutex::default(),
+            _owner: None,
+        })
     }
 
     /// A matrix in memory that is not this crate's.
@@ -262,10 +290,20 @@ impl RankMatrix {
         // SAFETY: as the caller promised; nothing behind the last row's columns is accessed.
         let memory = unsafe { world.platform().adopt(rank, address)? };
         let memory = Arc::new(Allocation::plain(memory, pitch.saturating_mul(rows)));
-        Ok(RankMatrix { element, rows, columns, pitch, spare_rows: 0, memory, maps: Mutex::default(), _owner: owner })
+        Ok(RankMatrix {
+            element,
+            rows,
+            columns,
+            pitch,
+            spare_rows: 0,
+            memory,
+            maps: Mutex::default(),
+            tables: Mutex::default(),
+            _owner: owner,
+        })
     }
 
-    /// What a kernel is told of this matrix when its rows are seen in `parts` parts. Prepares the
+    /// What a kernel on `rank` is told of this matrix when its rows are seen in `parts` parts. Prepares the
     /// descriptors on first use; they live as long as the matrix.
     pub(crate) fn argument(&self, world: &World, rank: usize, parts: u32) -> Result<MatrixArg, Error> {
         let rows = self.rows as u32;
@@ -273,23 +311,43 @@ impl RankMatrix {
             data: self.memory.address(),
             pitch: self.pitch as u64,
             maps: 0,
+            ranks: 0,
             rows,
             columns: self.columns as u32,
             part_rows: rows.div_ceil(parts),
             parts,
         };
         let mut maps = self.maps.lock().unwrap();
-        let known = maps.iter().position(|(of, _)| *of == parts);
+        let known = maps.iter().position(|described| (described.on, described.parts) == (rank, parts));
         let index = match known {
             Some(index) => index,
             None => {
                 let memory = world.platform().describe(rank, &argument, self.element)?;
-                maps.push((parts, memory.map(|memory| Arc::new(Allocation::plain(memory, 0)))));
+                let memory = memory.map(|memory| Arc::new(Allocation::plain(memory, 0)));
+                maps.push(Described { on: rank, parts, maps: memory });
                 maps.len() - 1
             }
         };
-        argument.maps = maps[index].1.as_ref().map_or(0, |memory| memory.address());
+        argument.maps = maps[index].maps.as_ref().map_or(0, |memory| memory.address());
         Ok(argument)
+    }
+
+    /// The address of what a kernel on `rank` is told of all ranks' matrices. Prepared on first use; it lives as long as
+    /// that rank's matrix.
+    pub(crate) fn table(ranks: &[Arc<RankMatrix>], world: &World, rank: usize, parts: u32) -> Result<u64, Error> {
+        let matrices = ranks.iter().map(|matrix| matrix.argument(world, rank, parts));
+        let matrices: Vec<_> = matrices.collect::<Result<_, Error>>()?;
+        let mut tables = ranks[rank].tables.lock().unwrap();
+        if let Some(known) = tables.iter().find(|table| table.matrices == matrices) {
+            return Ok(known.memory.address());
+        }
+        let words = words(&matrices);
+        let bytes = bytemuck::cast_slice(&words);
+        let memory = world.allocate(rank, bytes.len())?;
+        memory.write(Area::flat(0, bytes.len()), bytes)?;
+        let address = memory.address();
+        tables.push(Table { matrices, memory });
+        Ok(address)
     }
 
     fn area(&self) -> Area {

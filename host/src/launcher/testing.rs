@@ -31,6 +31,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         item: ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns },
         route: Route::One,
         carriage: None,
+        into: None,
         acknowledged: true,
     }],
     arguments: &[

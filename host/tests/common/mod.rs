@@ -77,6 +77,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         item: ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns },
         route: Route::One,
         carriage: None,
+        into: None,
         acknowledged: true,
     }],
     arguments: &[matrix("a", Extent::Dim(0), true, false), matrix("c", SHARE, false, true)],

@@ -45,6 +45,8 @@ pub struct Channel {
     pub route: Route,
     /// How what is sent comes to its receiver; `None` leaves it to the launcher.
     pub carriage: Option<Carriage>,
+    /// The argument in which the slots lie, where they are tiles of a matrix.
+    pub into: Option<Ident>,
     /// The declared number of sending stages.
     pub senders: u32,
     /// `acknowledge = never`, where it is written: slots are reused without asking the receiver.
@@ -64,6 +66,7 @@ pub enum Holds {
 pub enum Route {
     One,
     Peers,
+    All,
 }
 
 /// How what is sent comes to its receiver.
@@ -240,6 +243,15 @@ impl Kernel {
     pub fn matrices(&self) -> impl Iterator<Item = (&Ident, &Matrix)> {
         self.arguments.iter().filter_map(|argument| match &argument.kind {
             ArgumentKind::Matrix(matrix) => Some((&argument.name, matrix)),
+            ArgumentKind::Scalar(_) => None,
+        })
+    }
+
+    /// The argument of this name, by its index, and the matrix that it is.
+    pub fn matrix(&self, name: &Ident) -> Option<(usize, &Matrix)> {
+        let arguments = self.arguments.iter().enumerate();
+        arguments.filter(|(_, argument)| argument.name == *name).find_map(|(index, argument)| match &argument.kind {
+            ArgumentKind::Matrix(matrix) => Some((index, matrix)),
             ArgumentKind::Scalar(_) => None,
         })
     }

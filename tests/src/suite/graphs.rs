@@ -290,10 +290,11 @@ fn streams(world: &World) -> Result<Vec<Stream>> {
     (0..world.ranks()).map(stream).collect()
 }
 
-/// A graph on each rank of what `enqueue` puts on the streams.
+/// A graph on each rank of what `enqueue` puts on the streams. The mode is relaxed, since one stream's graph is instantiated
+/// while the others are still being captured.
 fn capture(streams: &[Stream], enqueue: impl FnOnce() -> Result<()>) -> Result<Vec<CudaGraph>> {
     for stream in streams {
-        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
     }
     let enqueued = enqueue();
     // Every capture is ended, also after a failure.

@@ -10,7 +10,7 @@ use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::{COLLECTIVE, end_thread};
 use crate::gpu::fragment::{holds_fragments, reduce_in_warp};
 use crate::gpu::in_a_cta;
-use crate::gpu::signals::Signals;
+use crate::gpu::signals::{Signals, Way};
 use crate::layout::{ROW, ampere, staging};
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
@@ -94,18 +94,21 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     }
 
     /// Waits for what an operation reads and until it may write, then for its share of the link if that is limited, and
-    /// takes the buffer. Whether it has a share of the link.
+    /// takes the buffer. The direction of the link that it has a share of.
     #[inline(always)]
-    fn enter<const N: usize>(&self, from: [Option<&SlotPlace>; N], to: Option<&SlotPlace>) -> bool {
-        let limited = from.into_iter().flatten().any(|slot| self.signals.limits_load(slot))
-            || to.is_some_and(|slot| self.signals.limits_store(slot));
+    fn enter<const N: usize>(&self, from: [Option<&SlotPlace>; N], to: Option<&SlotPlace>) -> Option<Way> {
+        let limited = if to.is_some_and(|slot| self.signals.limits_store(slot)) {
+            Some(Way::Out)
+        } else {
+            from.into_iter().flatten().any(|slot| self.signals.limits_load(slot)).then_some(Way::In)
+        };
         self.together(|| {
             from.into_iter().flatten().for_each(|slot| self.signals.wait_for(slot));
             if let Some(slot) = to {
                 self.signals.for_receivers(slot, |receiver| self.signals.wait_until_free(slot, receiver));
             }
-            if limited {
-                self.signals.take_link();
+            if let Some(way) = limited {
+                self.signals.take_link(way);
             }
         });
         limited
@@ -113,14 +116,14 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Once all threads are done with an operation: gives its share of the link back, and signals what it wrote.
     #[inline(always)]
-    fn leave(&self, limited: bool, to: Option<&SlotPlace>) {
-        if !limited && to.is_none() {
+    fn leave(&self, limited: Option<Way>, to: Option<&SlotPlace>) {
+        if limited.is_none() && to.is_none() {
             return;
         }
         unsafe { sync_threads() };
         if leads() {
-            if limited {
-                self.signals.return_link();
+            if let Some(way) = limited {
+                self.signals.return_link(way);
             }
             if let Some(slot) = to {
                 self.signals.release(slot);
@@ -133,7 +136,10 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     fn tile<E: Element, S: TileShape>(&self, place: &Place) -> Area {
         match place {
             Place::Matrix(place) => Area::matrix::<E>(place),
-            Place::Slot(slot) => Area::slot(self.signals.incoming(slot), S::ROWS),
+            Place::Slot(slot) => match slot.into {
+                Some(matrix) => Area::matrix::<E>(&slot.within(matrix, S::ROWS, S::COLUMNS)),
+                None => Area::slot(self.signals.incoming(slot), S::ROWS),
+            },
         }
     }
 
@@ -148,12 +154,16 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Calls `store` with each place in memory that a tile is stored to.
     #[inline(always)]
-    fn for_targets<E: Element>(&self, to: &Place, rows: usize, mut store: impl FnMut(&Area)) {
+    fn for_targets<E: Element>(&self, to: &Place, rows: usize, columns: usize, mut store: impl FnMut(&Area)) {
         match to {
             Place::Matrix(place) => store(&Area::matrix::<E>(place)),
             Place::Slot(slot) => {
                 let mut stored = false;
                 self.signals.for_receivers(slot, |receiver| {
+                    if let Some(matrix) = slot.into {
+                        let theirs = self.signals.matrix_of(&matrix, receiver);
+                        return store(&Area::matrix::<E>(&slot.within(theirs, rows, columns)));
+                    }
                     // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
                     if !stored || slot.arg.pull == 0 {
                         store(&Area::slot(self.signals.target(slot, receiver), rows));
@@ -172,8 +182,10 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
         unsafe { copy::fetch::<E, S>(Thread::this(), self.buffer(), &self.tile::<E, S>(from)) };
         cp_async_wait::<0>();
         unsafe { sync_threads() };
-        if limited && leads() {
-            self.signals.return_link();
+        if let Some(way) = limited
+            && leads()
+        {
+            self.signals.return_link(way);
         }
     }
 }
@@ -296,15 +308,22 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             copy::write::<E, S>(Thread::this(), self.buffer(), tile);
             sync_threads();
         }
-        self.for_targets::<E>(to, S::ROWS, |to| unsafe { copy::put::<E, S>(Thread::this(), self.buffer(), to) });
+        self.for_targets::<E>(to, S::ROWS, S::COLUMNS, |to| unsafe {
+            copy::put::<E, S>(Thread::this(), self.buffer(), to)
+        });
         self.leave(limited, slot_of(to));
     }
 
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
         let limited = self.enter([slot_of(from)], slot_of(to));
+        if from.is_at(to, S::ROWS, S::COLUMNS) {
+            return;
+        }
         let (boxes, from) = (S::COLUMNS as u32 * E::SIZE / ROW, self.tile::<E, S>(from));
-        self.for_targets::<E>(to, S::ROWS, |to| unsafe { copy::pass::<C>(Thread::this(), S::ROWS, boxes, &from, to) });
+        self.for_targets::<E>(to, S::ROWS, S::COLUMNS, |to| unsafe {
+            copy::pass::<C>(Thread::this(), S::ROWS, boxes, &from, to)
+        });
         self.leave(limited, slot_of(to));
     }
 
@@ -314,7 +333,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         let limited = self.enter([slot_of_panel(from)], Some(to));
         let (boxes, from) = (tiles(from.columns() * E::SIZE, ROW), self.panel::<E>(from, M));
         let to_slot = Place::Slot(*to);
-        self.for_targets::<E>(&to_slot, M, |to| unsafe { copy::pass::<C>(Thread::this(), M, boxes, &from, to) });
+        self.for_targets::<E>(&to_slot, M, 0, |to| unsafe { copy::pass::<C>(Thread::this(), M, boxes, &from, to) });
         self.leave(limited, Some(to));
     }
 

@@ -157,7 +157,7 @@ impl Transfer {
         let world = sizes.world as u64;
         let by_rank = matches!(channel.slots.first(), Some(Extent::World));
         let (slots, receivers) = match channel.route {
-            Route::Peers => (slots / world, sizes.world - 1),
+            Route::Peers | Route::All => (slots / world, sizes.world - 1),
             Route::One if by_rank => (slots / world * (world - 1), 1),
             // Any of them may be for another rank.
             Route::One => (if world > 1 { slots } else { 0 }, 1),

@@ -77,6 +77,9 @@ fn routed(call: &PortCall, method: &Ident, name: &Ident, channel: &Channel, erro
         (Route::Peers, Some(to)) => {
             errors.at(to, format!("`{}` goes to every other rank (`route = peers`): leave `to` out", channel.name));
         }
+        (Route::All, Some(to)) => {
+            errors.at(to, format!("`{}` goes to every rank (`route = all`): leave `to` out", channel.name));
+        }
         _ => {}
     }
 }

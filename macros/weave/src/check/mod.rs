@@ -1,8 +1,9 @@
-//! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow`, and those
-//! of the tile functions' bodies in `body`.
+//! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow` and,
+//! where they lie in matrices, in `into`, and those of the tile functions' bodies in `body`.
 
 mod body;
 mod flow;
+mod into;
 
 use syn::ExprArray;
 
@@ -19,6 +20,7 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
     for (index, channel) in kernel.channels.iter().enumerate() {
         tiles_exist(channel, kernel, errors);
         flow::check_channel(index, channel, kernel, errors);
+        into::check(index, channel, kernel, errors);
     }
     for stage in &kernel.stages {
         flow::check_order(stage, kernel, errors);

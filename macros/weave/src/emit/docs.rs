@@ -61,7 +61,7 @@ fn first_paragraph(attributes: &[Attribute]) -> String {
 
 /// The paragraph that a channel's documentation gains.
 pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
-    let Channel { slots, holds, route, carriage, .. } = &kernel.channels[index];
+    let Channel { slots, holds, route, carriage, into, .. } = &kernel.channels[index];
     let holds = match holds {
         Holds::Tile { element, rows, columns, .. } => format!("`Tile<{element}, {rows}, {columns}>`"),
         Holds::Panel { element, rows, columns, .. } => format!("`Panel<{element}, {rows}>` of `{columns}` columns"),
@@ -72,11 +72,13 @@ pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
     let route = match route {
         Route::One => "one rank",
         Route::Peers => "every other rank",
+        Route::All => "every rank",
     };
-    let movement = match carriage {
-        Some(Carriage::Push) => "pushed by the sender",
-        Some(Carriage::Pull) => "pulled by the receiver",
-        None => "pushed by the sender or pulled by the receiver, as the launcher chooses",
+    let movement = match (into, carriage) {
+        (Some(into), _) => format!("stored in the receiver's `{into}`"),
+        (None, Some(Carriage::Push)) => "pushed by the sender".into(),
+        (None, Some(Carriage::Pull)) => "pulled by the receiver".into(),
+        (None, None) => "pushed by the sender or pulled by the receiver, as the launcher chooses".into(),
     };
     let slots = axes(slots);
     appended(&format!(

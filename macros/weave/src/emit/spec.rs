@@ -15,7 +15,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     let codes = build.codes.iter().map(code);
     let dims = kernel.dims.iter().map(Ident::to_string);
     let stages = kernel.stages.iter().map(|stage| self::stage(kernel, stage));
-    let channels = kernel.channels.iter().map(|channel| self::channel(channel, &kernel.dims));
+    let channels = kernel.channels.iter().map(|channel| self::channel(kernel, channel));
     let arguments = kernel.arguments.iter().map(|argument| self::argument(argument, &kernel.dims));
     let variants = variants.iter().map(|variant| self::variant(variant, walk::moves(kernel)));
     quote! {
@@ -78,7 +78,8 @@ fn stage(kernel: &Kernel, stage: &Stage) -> TokenStream {
     }
 }
 
-fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
+fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
+    let dims = &kernel.dims;
     let name = channel.name.to_string();
     let slots = extents(&channel.slots, dims);
     let (kind, element, rows, columns) = match &channel.holds {
@@ -89,10 +90,18 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
     let route = match channel.route {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
+        Route::All => quote!(All),
     };
     let carriage = match channel.carriage {
         Some(Carriage::Push) => quote!(Option::Some(Carriage::Push)),
         Some(Carriage::Pull) => quote!(Option::Some(Carriage::Pull)),
+        None => quote!(Option::None),
+    };
+    let into = match channel.into.as_ref().and_then(|into| kernel.matrix(into)) {
+        Some((argument, _)) => {
+            let matrix = literal(kernel.index_among_kind(argument));
+            quote!(Option::Some(#matrix))
+        }
         None => quote!(Option::None),
     };
     let acknowledged = channel.unacknowledged.is_none();
@@ -103,6 +112,7 @@ fn channel(channel: &Channel, dims: &[Ident]) -> TokenStream {
             item: ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
             route: Route::#route,
             carriage: #carriage,
+            into: #into,
             acknowledged: #acknowledged,
         }
     }

@@ -87,6 +87,7 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
     let route = match channel.route {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
+        Route::All => quote!(All),
     };
     let item = item(&channel.holds);
     let unacknowledged = channel.unacknowledged.as_ref().map(|_| {

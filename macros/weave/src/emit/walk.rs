@@ -96,10 +96,19 @@ fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
             let index = literal(kernel.index_among_kind(*argument));
             quote!(::entwine::device::abi::Scalar::from_word(params.scalars[#index]))
         }
-        Binding::Port(port) => {
-            let index = literal(port.channel);
-            quote!(::entwine::device::Port::woven(role, &params.channels[#index]))
+        Binding::Port(port) => port_of(kernel, port.channel),
+    }
+}
+
+/// An end of a channel.
+fn port_of(kernel: &Kernel, channel: usize) -> TokenStream {
+    let index = literal(channel);
+    match kernel.channels[channel].into.as_ref().and_then(|into| kernel.matrix(into)) {
+        Some((argument, _)) => {
+            let matrix = literal(kernel.index_among_kind(argument));
+            quote!(::entwine::device::Port::woven_into(role, &params.channels[#index], &params.matrices[#matrix]))
         }
+        None => quote!(::entwine::device::Port::woven(role, &params.channels[#index])),
     }
 }
 
@@ -110,7 +119,7 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
         _ => None,
     });
     let Some((channel, slot, unless)) = awaited else { return quote!(|_| ::core::option::Option::None) };
-    let (at, name, channel) = (&stage.at, &kernel.channels[channel].name, literal(channel));
+    let (at, name, port) = (&stage.at, &kernel.channels[channel].name, port_of(kernel, channel));
     let free = unless.as_ref().map(|unless| quote!(if #unless { return ::core::option::Option::None }));
     quote! {
         |coordinates| {
@@ -119,8 +128,7 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
                 #free
                 #slot
             };
-            let port: ::entwine::device::Port<#name, ::entwine::device::Receive, R> =
-                ::entwine::device::Port::woven(role, &params.channels[#channel]);
+            let port: ::entwine::device::Port<#name, ::entwine::device::Receive, R> = #port;
             ::core::option::Option::Some(port.slot(index).place())
         }
     }

@@ -8,9 +8,9 @@ use super::{axes, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
 use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route};
-use crate::setting::Settings;
+use crate::setting::{Settings, name};
 
-const KEYS: [&str; 6] = ["slots", "route", "by", "columns", "senders", "acknowledge"];
+const KEYS: [&str; 7] = ["slots", "route", "by", "columns", "senders", "acknowledge", "into"];
 const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`";
 
 /// Parses a channel; `None` where it is not even clear what it holds.
@@ -22,7 +22,8 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     }
     let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
     let by_rank = slots.as_ref().is_none_or(|slots| matches!(slots.first(), Some(Extent::World(_))));
-    let route = settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers)], errors);
+    let route =
+        settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers), ("all", Route::All)], errors);
     let carriage = settings.take_choice("by", &[("pull", Carriage::Pull), ("push", Carriage::Push)], errors);
     if let Some((Carriage::Pull, written)) = &carriage
         && !by_rank
@@ -32,18 +33,28 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
             "a tile is pulled from its sender: the first axis of `slots` must be `world`, the sender's rank",
         );
     }
-    if let Some((Route::Peers, written)) = &route
+    if let Some((Route::Peers | Route::All, written)) = &route
         && !by_rank
     {
         errors.at(
             written,
-            "every rank sends to every other: the first axis of `slots` must be `world`, the sender's rank, so that no \
+            "every rank sends to the others: the first axis of `slots` must be `world`, the sender's rank, so that no \
              two send to one slot",
         );
     }
     let acknowledge = settings.take_choice("acknowledge", &[("launch", true), ("never", false)], errors);
     let senders = settings.take_count("senders", errors).unwrap_or(1);
     let columns = settings.take("columns");
+    let into = settings.take("into").and_then(|value| {
+        let argument = name(&value).cloned();
+        if argument.is_none() {
+            errors.at(&value, "`into` is the name of the matrix in which the tiles lie: `into = c`");
+        }
+        argument
+    });
+    if let (Some(_), Some((Carriage::Pull, written))) = (&into, &carriage) {
+        errors.at(written, "what lies in its receiver's matrix is pushed there: leave `by` out");
+    }
 
     let Some(field) = only_field(&item.fields) else {
         errors.at(&item.fields, HOLDS);
@@ -52,7 +63,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     let holds = holds(&field.ty, columns, &settings, errors)?;
     // A tile is read once, so its receiver may fetch it itself; a panel is read by every tile of its rows.
     let read_once = matches!(holds, Holds::Tile { .. });
-    let only_push = (!by_rank || !read_once).then_some(Carriage::Push);
+    let only_push = (!by_rank || !read_once || into.is_some()).then_some(Carriage::Push);
     Some(Channel {
         holds,
         attributes: item.attrs,
@@ -61,6 +72,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         slots: slots.unwrap_or_else(|| vec![Extent::World(Ident::new("world", Span::call_site()))]),
         route: route.map_or(Route::One, |(route, _)| route),
         carriage: carriage.map(|(carriage, _)| carriage).or(only_push),
+        into,
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })
