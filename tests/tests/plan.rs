@@ -62,8 +62,8 @@ fn tiles_are_pushed_where_nothing_hides_them_and_pulled_within_a_limit_elsewhere
 #[test]
 fn expected_times_are_near_the_measured_ones() {
     let alone_us = [[31.4, 114.1, 454.9], [150.3, 584.4, 2336.8], [399.2, 1494.8, 5967.5]];
-    let product = [[1.03, 1.01, 1.01], [1.03, 1.00, 1.00], [1.01, 0.99, 1.02]];
-    let reduce_scatter = [[1.51, 1.08, 1.06], [1.17, 1.02, 1.02], [1.14, 1.02, 1.03]];
+    let product = [[1.03, 1.01, 1.01], [1.03, 1.00, 0.98], [1.01, 1.00, 0.98]];
+    let reduce_scatter = [[1.26, 1.09, 1.06], [1.12, 1.04, 1.03], [1.12, 1.02, 1.03]];
     for (kernel, ratios) in [(&gemm::SPEC, product), (&gemm_reduce_scatter::SPEC, reduce_scatter)] {
         for (model, (alone_us, ratios)) in alone_us.iter().zip(ratios).enumerate() {
             for ((m, alone_us), ratio) in ROWS.into_iter().zip(alone_us).zip(ratios) {
