@@ -148,7 +148,9 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     fn panel<E: Element>(&self, place: &PanelPlace, rows: usize) -> Area {
         match place {
             PanelPlace::Matrix(place) => Area::matrix::<E>(place),
-            PanelPlace::Slot(slot) => Area::slot(self.signals.incoming(slot), rows),
+            PanelPlace::Slot(slot) => {
+                Area { bytes: slot.arg.columns * E::SIZE, ..Area::slot(self.signals.incoming(slot), rows) }
+            }
         }
     }
 
@@ -274,10 +276,9 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
                 "a matmul's tile must be of the kernel's BM rows and at most BN columns"
             )
         };
-        let columns = a.columns();
         self.enter([slot_of_panel(a), slot_of_panel(b)], None);
         let (a, b) = (self.panel::<E>(a, M), self.panel::<E>(b, N));
-        unsafe { product::<E, M, N>(Thread::this(), self.buffer(), a, b, columns) }
+        unsafe { product::<E, M, N>(Thread::this(), self.buffer(), a, b) }
     }
 
     #[inline(always)]
@@ -331,7 +332,8 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         const { assert!(M % 64 == 0, "a panel that is sent has a multiple of 64 rows") };
         let limited = self.enter([slot_of_panel(from)], Some(to));
-        let (boxes, from) = (tiles(from.columns() * E::SIZE, ROW), self.panel::<E>(from, M));
+        let from = self.panel::<E>(from, M);
+        let boxes = tiles(from.bytes, ROW);
         let to_slot = Place::Slot(*to);
         self.for_targets::<E>(&to_slot, M, 0, |to| unsafe { copy::pass::<C>(Thread::this(), M, boxes, &from, to) });
         self.leave(limited, Some(to));

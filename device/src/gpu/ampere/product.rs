@@ -113,7 +113,7 @@ impl<const N: usize> Reader<N> {
     }
 }
 
-/// `A·Bᵀ` over `columns` columns.
+/// `A·Bᵀ` over all columns of A.
 ///
 /// # Safety
 /// All threads of the CTA must take part; the ring at `ring` must be theirs.
@@ -123,7 +123,6 @@ pub(super) unsafe fn product<E: MatmulElement, const M: usize, const N: usize>(
     ring: u32,
     a: Area,
     b: Area,
-    columns: u32,
 ) -> <Shape<M, N> as TileShape>::Values
 where
     Shape<M, N>: TileShape,
@@ -131,7 +130,7 @@ where
     use crate::ptx::Accumulator;
 
     let mut sum = f32::zeros::<Shape<M, N>>();
-    let steps = tiles(columns * E::SIZE, STEP);
+    let steps = tiles(a.bytes, STEP);
     if steps == 0 {
         return sum;
     }
