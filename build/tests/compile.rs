@@ -30,7 +30,8 @@ impl Workspace {
         fs::write(path, text.replace(from, to)).unwrap();
     }
 
-    /// `cargo run` of the kernel crate, which prints its PTX.
+    /// `cargo run` of the kernel crate, which prints its PTX for Hopper; it is compiled for that alone unless the settings
+    /// say otherwise.
     fn cargo_run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["run", "--offline", "--package=fixture-kernels"]).args(arguments);
@@ -38,7 +39,14 @@ impl Workspace {
         for variable in ["CARGO_TARGET_DIR", "ENTWINE_REQUIRE_DEVICE", "ENTWINE_TIMELINE"] {
             cargo.env_remove(variable);
         }
+        cargo.env("ENTWINE_TARGETS", "sm_90a");
         cargo.envs(settings.iter().copied()).output().unwrap()
+    }
+
+    /// What the compiler wrote of all PTX.
+    fn assembly(&self) -> Vec<PathBuf> {
+        let paths = fs::read_dir(self.0.join("target/entwine")).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "s")).collect()
     }
 
     /// The PTX of a build that must succeed, and the time it took.
@@ -98,6 +106,13 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     assert!(recording.contains(".entry record(") && recording.contains(".entry scale("), "{recording}");
     assert_eq!(workspace.ptx(&[]).0, edited, "what records a timeline is made on request alone, and beside the other");
 
+    let elsewhere = text(&workspace.cargo_run(&[], &[("ENTWINE_TARGETS", "sm_90a, sm_70")]).stderr);
+    assert!(elsewhere.contains("ENTWINE_TARGETS lists `sm_70`; expected some of sm_90a, sm_80"), "{elsewhere}");
+    let everywhere = workspace.cargo_run(&[], &[("ENTWINE_TARGETS", "")]);
+    assert_eq!(text(&everywhere.stdout), edited, "code for every target is made beside the other");
+    let for_ampere = |path: &PathBuf| text(&fs::read(path).unwrap()).contains(".target sm_80");
+    assert!(workspace.assembly().iter().any(for_ampere), "no code for Ampere");
+
     workspace.edit("kernels/src/lib.rs", "*data *= tables::factor(row)", "*data *= tables::factor(row, 1)");
     let broken = workspace.cargo_run(&[], &[]);
     assert!(!broken.status.success());
@@ -128,9 +143,8 @@ fn a_crate_without_a_library_is_told_where_kernels_go() {
 
 /// When the compiler last wrote PTX.
 fn newest_assembly(workspace: &Workspace) -> std::time::SystemTime {
-    let files = fs::read_dir(workspace.0.join("target/entwine")).unwrap().flatten();
-    let assembly = files.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "s"));
-    assembly.map(|entry| entry.metadata().unwrap().modified().unwrap()).max().expect("there is PTX")
+    let assembly = workspace.assembly().into_iter();
+    assembly.map(|path| path.metadata().unwrap().modified().unwrap()).max().expect("there is PTX")
 }
 
 #[test]
