@@ -4,7 +4,7 @@ use std::fmt;
 
 use entwine_device::abi::{FaultKind, FaultRecord, NONE};
 
-use crate::spec::KernelSpec;
+use crate::spec::{Extent, KernelSpec};
 
 /// Why a launch was given up, by the first rank that noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +39,19 @@ impl Fault {
         let kind = kind(record.kind)?;
         let length = (record.file_length as usize).min(record.file.len());
         let file = String::from_utf8_lossy(&record.file[..length]).into_owned();
+        let channel = spec.channels.get(record.channel as usize);
+        // Kernels take the first coordinate of a slot for the sender if there are as many as ranks, by chance too.
+        let by_rank = channel.is_none_or(|channel| matches!(channel.slots.first(), Some(Extent::World)));
+        let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange);
         Some(Fault {
             kind,
             kernel: spec.name,
             rank: record.rank,
             stage: spec.stages.get(record.stage as usize).map(|stage| stage.name),
             tile: coordinates(&record.tile),
-            channel: spec.channels.get(record.channel as usize).map(|channel| channel.name),
+            channel: channel.map(|channel| channel.name),
             slot: coordinates(&record.slot),
-            peer: (record.peer != NONE).then_some(record.peer),
+            peer: (record.peer != NONE && (by_rank || of_receiver)).then_some(record.peer),
             expected: record.expected,
             seen: record.seen,
             location: (length > 0).then_some((file, record.line)),
@@ -110,12 +114,12 @@ impl fmt::Display for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{ChannelSpec, ElementSpec, ItemSpec};
     use crate::testing::SPEC;
 
-    #[test]
-    fn a_missing_signal_names_everything() {
-        let record = FaultRecord {
-            kind: FaultKind::MissingSignal as u32,
+    fn record(kind: FaultKind) -> FaultRecord {
+        FaultRecord {
+            kind: kind as u32,
             rank: 1,
             stage: 0,
             tile: [1, 2, 3, NONE],
@@ -127,13 +131,29 @@ mod tests {
             line: 0,
             file_length: 0,
             file: [0; 128],
-        };
-        let fault = Fault::read(&SPEC, &record).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_signal_names_everything() {
+        let fault = Fault::read(&SPEC, &record(FaultKind::MissingSignal)).unwrap();
         assert_eq!(
             fault.to_string(),
             "kernel `gather_sum`, rank 1, stage `sum`, tile [1, 2, 3]: waited for slot [0, 2, 3] of channel `Part` until \
              the deadline; rank 0 never sent it (expected count 7, seen 6)"
         );
+    }
+
+    #[test]
+    fn a_sender_that_the_slot_does_not_tell_is_not_named() {
+        let item =
+            ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns };
+        let channel = ChannelSpec { slots: &[Extent::Dim(0), Extent::Dim(1)], item, ..SPEC.channels[0] };
+        let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };
+        let peer = |kind| Fault::read(&spec, &record(kind)).unwrap().peer;
+        assert_eq!(peer(FaultKind::MissingSignal), None);
+        assert_eq!(peer(FaultKind::Deadlock), None);
+        assert_eq!(peer(FaultKind::NotAcknowledged), Some(0), "a receiver is named by its sender");
     }
 
     #[test]
