@@ -66,6 +66,15 @@ impl TuningFile {
         Ok(contents.entries)
     }
 
+    /// Refuses what `add` would refuse, as far as that can be told beforehand.
+    ///
+    /// # Errors
+    /// Something is in its place that is no tuning file of this version, or its folder is not there or can't be written.
+    pub fn check(&self) -> Result<(), Error> {
+        self.read()?;
+        self.lock().map(drop).map_err(|error| self.problem(format!("it can't be locked: {error}")))
+    }
+
     /// Adds an entry, in the place of an earlier one for the same launches. What others have added meanwhile stays, and
     /// who reads meanwhile sees all or nothing of it.
     ///

@@ -114,7 +114,7 @@ impl Tuning {
 
     /// Refuses what can't be remembered, before it is measured.
     pub fn check(&self) -> Result<(), Error> {
-        self.file.as_ref().map_or(Ok(()), |file| file.read().map(drop))
+        self.file.as_ref().map_or(Ok(()), |file| file.check())
     }
 
     /// Remembers an entry, in the place of an earlier one.
@@ -186,6 +186,16 @@ mod tests {
             assert!(tuning.find(&entry(1, 1.0).key).is_some(), "this world remembers it all the same");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn what_can_not_be_written_is_refused_before_it_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let error =
+            Tuning::of(Some(folder.path().join("none/tuning.json")), Some(&gpus())).check().unwrap_err().to_string();
+        assert!(error.contains("it can't be locked"), "{error}");
+        let error = Tuning::of(Some(folder.path().into()), Some(&gpus())).check().unwrap_err().to_string();
+        assert!(error.contains("it can't be read"), "{error}");
     }
 
     #[test]
