@@ -130,7 +130,9 @@ impl Chooser {
     fn by_tuning(&self, tuning: &Tuning, element: ElementType, key: &Key) -> Result<Option<Chosen>, Error> {
         let Some(Entry { choice, us, .. }) = tuning.find(key) else { return Ok(None) };
         let compiled = self.kernel.variants.iter().any(|variant| variant.tile == choice.tile);
-        if !compiled || !self.pins.settled().admits(&choice) {
+        // As for pins: tickets for the link are compared as signed words.
+        let countable = choice.link_limit <= i32::MAX as u32;
+        if !compiled || !countable || !self.pins.settled().admits(&choice) {
             log::warn!("kernel `{}`: what was tuned does not fit it, and is not used", self.kernel.name);
             return Ok(None);
         }
@@ -208,6 +210,7 @@ mod tests {
     fn what_was_written_by_hand_and_does_not_fit_is_not() {
         let choice = entry(512, 7.0).choice;
         assert_eq!(tuned(Choice { tile: (32, 32), ..choice.clone() }), None);
+        assert_eq!(tuned(Choice { link_limit: u32::MAX, ..choice.clone() }), None);
         assert_eq!(tuned(Choice { carriages: vec![], ..choice }), None);
     }
 
@@ -224,5 +227,12 @@ mod tests {
             chooser.pin(|pins| pins.pin_tile(pinned)).unwrap();
             assert_eq!(tile(&chooser), pinned);
         }
+    }
+
+    #[test]
+    fn a_device_without_processors_has_a_prediction() {
+        let sizes = Sizes { dims: &[1024, 512], world: 2, tile: (1, 1) };
+        let device = Device { processors: 0, ..Device::h200() };
+        assert!(by_model(&SPEC, ElementType::F32, Pins::of(&SPEC).settled(), sizes, &device).is_ok());
     }
 }

@@ -85,7 +85,7 @@ impl Model<'_> {
 
     /// The CTAs that carry a stage.
     fn ctas(&self, stage: &StageWork) -> u32 {
-        let processors = self.device.processors;
+        let processors = self.device.processors.max(1);
         let dedicated: u32 = self.workload.stages.iter().filter_map(|stage| self.dedicated(stage)).sum();
         let shared = processors.saturating_sub(dedicated);
         let ctas = if stage.moved { processors } else { self.dedicated(stage).unwrap_or(shared) };
