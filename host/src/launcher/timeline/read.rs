@@ -5,7 +5,7 @@ use entwine_device::log::{EventKind, Mark, NOBODY, Recorder};
 
 use super::Event;
 use crate::log::Row;
-use crate::spec::KernelSpec;
+use crate::spec::{Extent, KernelSpec};
 
 /// The events of all rows, each with its time on its rank's clock.
 pub(super) fn events(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], rows: &[Row]) -> Vec<(Event, i64)> {
@@ -33,7 +33,11 @@ fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u
         let mut push = |kind, stage, tile| {
             let channel = if kind == EventKind::Begin { NOBODY } else { mark.of };
             let extents = slots.get(channel as usize);
-            let arity = kernel.channels.get(channel as usize).map_or(0, |channel| channel.slots.len());
+            let axes = kernel.channels.get(channel as usize).map_or(&[][..], |channel| channel.slots);
+            let arity = axes.len();
+            // A receiver knows its sender by the slot alone, and takes the first coordinate for it if there are as many as
+            // ranks, by chance too.
+            let told = kind == EventKind::Send || matches!(axes.first(), Some(Extent::World));
             let event = Event {
                 kind,
                 rank: row.rank,
@@ -43,7 +47,7 @@ fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u
                 tile,
                 channel: if extents.is_some() { channel } else { NONE },
                 slot: extents.map_or([NONE; MAX_AXES], |extents| split(mark.slot, extents, arity)),
-                peer: if mark.peer == NOBODY { NONE } else { mark.peer },
+                peer: if mark.peer == NOBODY || !told { NONE } else { mark.peer },
                 at: 0,
             };
             events.push((event, at));
@@ -85,8 +89,12 @@ fn split(position: u32, extents: &[u32; MAX_AXES], arity: usize) -> [u32; MAX_AX
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::super::testing::*;
     use super::*;
+    use crate::spec::{ChannelSpec, ElementSpec, ItemSpec};
+    use crate::testing::SPEC;
     use EventKind::*;
 
     #[test]
@@ -120,5 +128,20 @@ mod tests {
         let timeline = two_ranks();
         let ready = timeline.events().iter().find(|event| event.kind == Ready).unwrap();
         assert_eq!((ready.channel, ready.slot, ready.peer), (0, [1, 0, 0, NONE], 1));
+    }
+
+    #[test]
+    fn a_sender_that_the_slot_does_not_tell_is_not_named() {
+        let item =
+            ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns };
+        let channel = ChannelSpec { slots: &[Extent::Dim(0), Extent::Dim(1)], item, ..SPEC.channels[0] };
+        let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };
+        let row = row(0, 0, Recorder::Whole, &[(Send, 1, 1), (Wait, 1, 2), (Ready, 1, 3)]);
+        let peers =
+            |spec| events(spec, &[[2, 1, 1, 1]], slice::from_ref(&row)).iter().map(|(event, _)| event.peer).collect();
+        let told: Vec<_> = peers(&SPEC);
+        assert_eq!(told, [1, 1, 1]);
+        let told: Vec<_> = peers(&spec);
+        assert_eq!(told, [1, NONE, NONE]);
     }
 }
