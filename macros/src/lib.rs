@@ -32,7 +32,8 @@ use proc_macro::TokenStream;
 /// * `into = c`: slots are the tiles of the receiver's argument `c`, by the rank that owns the rows, the tile's row and its
 ///   column if it is a `Sharded`, by row and column if it is a `Matrix`. What is sent is stored there at once; the
 ///   receiver, which takes `c: &mut …`, waits for it by storing what it loads where it lies:
-///   `c.shard_mut(r).tile([i, j]).store(name.slot([r, i, j]).load())`.
+///   `c.shard_mut(r).tile([i, j]).store(name.slot([r, i, j]).load())`. Every tile that is sent must be waited for in the
+///   same launch: otherwise it may arrive after the launch has ended at the receiver.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where

@@ -99,7 +99,7 @@ impl fmt::Display for Fault {
             },
             FaultKind::NotAcknowledged => write!(
                 f,
-                "could not send {slot} before the deadline; {peer} has not started the launch before this one ({counts})"
+                "could not send {slot} before the deadline; {peer} has not started the launch that frees it ({counts})"
             ),
             FaultKind::Deadlock => {
                 write!(f, "deadlock: every CTA waits and none can go on; here for {slot} from {peer} ({counts})")
