@@ -196,7 +196,7 @@ pub enum FaultKind {
     SlotOutOfRange = 2,
     /// The tile function panicked (an index out of bounds, say).
     Panic = 3,
-    /// A slot's receiver did not start the launch that frees the slot, the one before or, if it lies in a matrix, this one.
+    /// A slot's receiver did not start the launch that frees it: the one before or, in a matrix, this one.
     NotAcknowledged = 4,
     /// Simulation: every CTA waits and none can go on.
     Deadlock = 5,
