@@ -98,6 +98,11 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
         }
         spare_rows(matrix, sizes.world).map_err(refuse)?;
     }
+    check_grids(kernel, sizes)
+}
+
+/// Refuses grids whose tiles kernels can't count.
+pub(crate) fn check_grids(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), Error> {
     for stage in kernel.stages {
         if extent::count(stage.grid, sizes).is_none() {
             let axes: Vec<_> = stage.grid.iter().map(|axis| axis.text(kernel.dims).to_string()).collect();

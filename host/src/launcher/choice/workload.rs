@@ -1,5 +1,6 @@
 //! What a launch has to do on each rank, whatever way it is carried out in: its tiles, products and transfers.
 
+use crate::dims;
 use crate::error::Error;
 use crate::extent::{self, Sizes};
 use crate::spec::{ArgumentKind, ChannelSpec, ElementType, Extent, KernelSpec, Route, StageSpec};
@@ -81,6 +82,7 @@ impl Workload {
     /// # Errors
     /// Kernels can't count its tiles.
     pub fn of(kernel: &'static KernelSpec, element: ElementType, sizes: &Sizes<'_>) -> Result<Self, Error> {
+        dims::check_grids(kernel, sizes)?;
         let refuse = |what: &str, name: &str| Error::Launch {
             kernel: kernel.name,
             problem: format!("{what} `{name}` has more tiles than can be counted in 32 bits"),
