@@ -42,10 +42,11 @@ pub struct Compiled {
 }
 
 /// Flags for the kernel crate. Fragments stay in registers only if their loops are unrolled in full, and a
-/// role's state only if nothing that takes it by reference stays a function.
-const FLAGS: [&str; 5] = [
+/// role's state only if nothing that takes it by reference stays a function, be it called ever so rarely.
+const FLAGS: [&str; 6] = [
     "-Cllvm-args=-unroll-threshold=20000",
     "-Cllvm-args=-inline-threshold=1000000",
+    "-Cllvm-args=-inline-cold-callsite-threshold=1000000",
     "-Zcrate-attr=feature(abi_ptx, asm_experimental_arch)",
     "--cfg",
     "entwine_entries",

@@ -46,7 +46,7 @@ pub struct Head {
     pub in_turn: u32,
     /// Fault injection: the channel whose signal this rank withholds, or [`NONE`].
     pub drop_channel: u32,
-    /// Fault injection: the (linear) slot whose signal is withheld.
+    /// Fault injection: the (linear) slot whose signals are withheld.
     pub drop_slot: u32,
     /// The sizes bound to the kernel's named dimensions, in the order of its specification.
     pub dims: [u32; MAX_DIMS],
@@ -80,7 +80,7 @@ pub struct MatrixArg {
 /// A channel's place in the symmetric region, the same on every rank.
 ///
 /// A rank's region holds, for each channel, two data buffers (for even and odd epochs) of
-/// `product(slots)` slots and one signal word per slot. A channel that lies in a matrix has no buffers.
+/// `product(slots)` slots, and one signal word for each piece of each slot. A channel that lies in a matrix has no buffers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelArg {
@@ -92,13 +92,17 @@ pub struct ChannelArg {
     pub parity_stride: u64,
     /// Bytes of one slot, a multiple of 128.
     pub slot_bytes: u64,
-    /// Offset in the region of the signals, one `u32` per slot.
+    /// Offset in the region of the signals, one `u32` for each piece, those of a slot one after the other; 128-byte aligned.
     pub signals: u64,
     /// Columns of a panel slot; the tile's columns for a tile slot.
     pub columns: u32,
     /// 1: the sender keeps the tile in its own region and the receiver loads it from there.
     /// 0: the sender stores it into the receiver's region.
     pub pull: u32,
+    /// Pieces, along its columns, into which a panel is cut; 1 where slots are sent as a whole.
+    pub pieces: u32,
+    /// Boxes (128 bytes of each row) of a piece. The last pieces may have fewer, or none.
+    pub piece_boxes: u32,
 }
 
 /// The parameters of an entry, in the order in which the launcher lays them out.
@@ -220,6 +224,8 @@ pub struct FaultRecord {
     pub channel: u32,
     /// The slot's coordinates; [`NONE`] beyond the arity.
     pub slot: [u32; MAX_AXES],
+    /// The piece of the slot, or [`NONE`] where slots are sent as a whole.
+    pub piece: u32,
     /// The rank that should have sent, or was to be sent to; [`NONE`] where it can't be told.
     pub peer: u32,
     /// The count that was waited for.

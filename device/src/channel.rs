@@ -135,6 +135,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Port<'c, C, D, R> {
             arg: self.arg,
             index,
             axes,
+            piece: NONE,
             route: C::ROUTE,
             acknowledged: C::ACKNOWLEDGED,
             to: self.to,
@@ -183,7 +184,7 @@ where
 }
 
 impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E, M>, D, R> {
-    /// Sends a panel: copies it, releases it and signals the receiver.
+    /// Sends a panel: copies it, releases it and signals the receiver, each piece if the channel's panels are cut.
     #[inline(always)]
     pub fn store(self, panel: Panel<'c, E, M, R>)
     where
@@ -192,13 +193,38 @@ impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E
         self.role.transfer_panel::<E, M>(&panel.place, &self.place);
     }
 
-    /// The panel that this rank receives in this slot. What uses it waits for its signal.
+    /// The piece at this index of a panel that is cut along its columns, to be sent alone.
+    #[inline(always)]
+    pub fn piece(self, index: u32) -> Piece<'c, E, M, R>
+    where
+        D: SendPort,
+    {
+        Piece { role: self.role, place: self.place.at_piece(index), element: PhantomData }
+    }
+
+    /// The panel that this rank receives in this slot. What uses it waits for its signal, or for those of its pieces
+    /// as it comes to them.
     #[inline(always)]
     pub fn load(self) -> Panel<'c, E, M, R>
     where
         D: ReceivePort,
     {
         Panel { role: self.role, place: PanelPlace::Slot(self.place), element: PhantomData }
+    }
+}
+
+/// One piece of a slot that holds a panel: as many of its columns as one signal stands for.
+pub struct Piece<'c, E: Element, const M: usize, R: Role> {
+    role: &'c R,
+    place: SlotPlace,
+    element: PhantomData<E>,
+}
+
+impl<'c, E: Element, const M: usize, R: Role> Piece<'c, E, M, R> {
+    /// Sends the piece's columns of `panel`: copies them, releases them and signals the receiver.
+    #[inline(always)]
+    pub fn store(self, panel: Panel<'c, E, M, R>) {
+        self.role.transfer_panel::<E, M>(&panel.place, &self.place);
     }
 }
 

@@ -37,8 +37,8 @@ pub mod ptx;
 
 pub use at::At;
 pub use channel::{
-    Channel, Direction, Incoming, PanelItem, Port, Receive, ReceivePort, Route, Send, SendPort, SendReceive, Slot,
-    TileItem,
+    Channel, Direction, Incoming, PanelItem, Piece, Port, Receive, ReceivePort, Route, Send, SendPort, SendReceive,
+    Slot, TileItem,
 };
 pub use element::{Element, MatmulElement};
 pub use half::{bf16, f16};

@@ -88,29 +88,29 @@ pub struct Mark {
     pub of: u32,
     /// The rank at the other end of the channel; [`NOBODY`] for all, or where it can't be told.
     pub peer: u32,
-    /// The slot's position among the channel's slots.
-    pub slot: u32,
+    /// The signal's position among the channel's: the slot's, or the piece's.
+    pub signal: u32,
 }
 
 impl Mark {
     /// An event that concerns no channel.
     #[inline(always)]
     pub const fn of(kind: EventKind) -> Self {
-        Mark { kind, of: NOBODY, peer: NOBODY, slot: 0 }
+        Mark { kind, of: NOBODY, peer: NOBODY, signal: 0 }
     }
 
     /// The entry of the event, at `at` nanoseconds.
     #[inline(always)]
     pub const fn entry(self, at: u64) -> [u32; 4] {
         let what = self.kind as u32 | (self.of & 0xff) << 8 | (self.peer & 0xff) << 16;
-        [at as u32, (at >> 32) as u32, what, self.slot]
+        [at as u32, (at >> 32) as u32, what, self.signal]
     }
 
     /// The event of an entry, and its time; `None` if it can't be one.
     pub fn read(entry: [u32; 4]) -> Option<(Self, u64)> {
-        let [low, high, what, slot] = entry;
+        let [low, high, what, signal] = entry;
         let kind = EventKind::ALL.into_iter().find(|kind| *kind as u32 == what & 0xff)?;
-        let mark = Mark { kind, of: what >> 8 & 0xff, peer: what >> 16 & 0xff, slot };
+        let mark = Mark { kind, of: what >> 8 & 0xff, peer: what >> 16 & 0xff, signal };
         Some((mark, low as u64 | (high as u64) << 32))
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn marks_are_read_as_they_are_written() {
         for kind in EventKind::ALL {
-            let mark = Mark { kind, of: 3, peer: NOBODY, slot: u32::MAX };
+            let mark = Mark { kind, of: 3, peer: NOBODY, signal: u32::MAX };
             assert_eq!(Mark::read(mark.entry(u64::MAX - 1)), Some((mark, u64::MAX - 1)));
         }
         assert_eq!(Mark::read([0; 4]), None);

@@ -1,5 +1,7 @@
 //! Where a tile or a panel lies: in a matrix, or in a channel's slot. What roles are told.
 
+use core::ops::Range;
+
 use crate::abi::{ChannelArg, MAX_AXES, MatrixArg, NONE};
 use crate::channel::Route;
 
@@ -44,6 +46,8 @@ pub struct SlotPlace {
     pub index: [u32; MAX_AXES],
     /// The number of coordinates.
     pub axes: u32,
+    /// The piece that is meant, of a panel; [`NONE`]: all of the slot.
+    pub piece: u32,
     /// Who receives what is stored.
     pub route: Route,
     /// It is stored to only once its receiver is done with what it held.
@@ -55,9 +59,12 @@ pub struct SlotPlace {
 }
 
 impl SlotPlace {
-    /// The slot's position among the channel's slots; `None` if a coordinate is out of range.
+    /// The slot's position among the channel's slots; `None` if a coordinate, or the piece, is out of range.
     #[inline(always)]
     pub fn linear(&self) -> Option<u32> {
+        if self.piece != NONE && self.piece >= self.arg.pieces {
+            return None;
+        }
         self.linear_of(self.index)
     }
 
@@ -97,10 +104,59 @@ impl SlotPlace {
         buffer + position as u64 * self.arg.slot_bytes
     }
 
-    /// The offset, in the receiver's region, of the signal at a position.
+    /// The offset, in the receiver's region, of the signal of a piece of the slot at a position.
     #[inline(always)]
-    pub fn signal_offset(&self, position: u32) -> u64 {
-        self.arg.signals + 4 * position as u64
+    pub fn signal_offset(&self, position: u32, piece: u32) -> u64 {
+        self.arg.signals + 4 * (position as u64 * self.arg.pieces as u64 + piece as u64)
+    }
+
+    /// The position of that signal among the channel's, for a timeline.
+    #[inline(always)]
+    pub fn signal(&self, piece: u32) -> u32 {
+        self.linear().unwrap_or(0).wrapping_mul(self.arg.pieces).wrapping_add(piece)
+    }
+
+    /// The first of the pieces that are meant.
+    #[inline(always)]
+    pub fn first_piece(&self) -> u32 {
+        if self.piece == NONE { 0 } else { self.piece }
+    }
+
+    /// The piece at this index.
+    #[inline(always)]
+    pub fn at_piece(&self, piece: u32) -> SlotPlace {
+        SlotPlace { piece, ..*self }
+    }
+
+    /// The pieces that are meant.
+    #[inline(always)]
+    pub fn pieces(&self) -> Range<u32> {
+        if self.piece == NONE { 0..self.arg.pieces } else { self.piece..self.piece.saturating_add(1) }
+    }
+
+    /// The boxes of what is meant, of the `total` that the slot has: the first, and their number.
+    #[inline(always)]
+    pub fn boxes(&self, total: u32) -> (u32, u32) {
+        if self.piece == NONE { (0, total) } else { self.boxes_of(self.piece, total) }
+    }
+
+    /// The boxes of a piece, of the `total` that the slot has: the first, and their number.
+    #[inline(always)]
+    pub fn boxes_of(&self, piece: u32, total: u32) -> (u32, u32) {
+        let first = piece.saturating_mul(self.arg.piece_boxes).min(total);
+        (first, self.arg.piece_boxes.min(total - first))
+    }
+
+    /// The piece that the box at `index` belongs to.
+    #[inline(always)]
+    pub fn piece_of(&self, index: u32) -> u32 {
+        index.checked_div(self.arg.piece_boxes).unwrap_or(0)
+    }
+
+    /// A piece, for a report: [`NONE`] where slots are sent as a whole.
+    #[inline(always)]
+    pub fn named_piece(&self, piece: u32) -> u32 {
+        if self.arg.pieces > 1 { piece } else { NONE }
     }
 
     /// The rank that sends on the slot, or [`NONE`] where the channel's first axis is not the ranks.

@@ -54,7 +54,7 @@ pub trait Role: Sized {
     /// Moves a tile (waiting for its signal, if it lies in a slot) without computing on it.
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place);
 
-    /// Moves a panel of `M` rows into a slot, releases and signals it.
+    /// Moves a panel of `M` rows into a slot, or a piece's columns of it, releases and signals what it moved.
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace);
 
     /// A tile whose elements are all `value`.

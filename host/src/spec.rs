@@ -122,6 +122,9 @@ pub struct ChannelSpec {
     pub carriage: Option<Carriage>,
     /// The matrix, by its index among the matrices, of which the slots are tiles; the channel has no memory of its own.
     pub into: Option<usize>,
+    /// Pieces, along its columns, into which a panel is cut, each with a signal of its own; at least 1, which is what a
+    /// tile has.
+    pub pieces: Extent,
     /// A slot is used again only when its receiver has finished the launch that used it last.
     pub acknowledged: bool,
 }

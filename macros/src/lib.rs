@@ -34,6 +34,10 @@ use proc_macro::TokenStream;
 ///   receiver, which takes `c: &mut …`, waits for it by storing what it loads where it lies:
 ///   `c.shard_mut(r).tile([i, j]).store(name.slot([r, i, j]).load())`. Every tile that is sent must be waited for in the
 ///   same launch: otherwise it may arrive after the launch has ended at the receiver.
+/// * `pieces = k / 64`: panels are cut along their columns into so many pieces, each with a signal of its own.
+///   `.slot([…]).piece(index).store(panel)` sends one of them, so that many tiles of a stage may share a panel; `store`
+///   without `piece` sends all of them. What uses a panel waits for each piece as it comes to its columns. Pieces are
+///   multiples of 128 bytes wide, so that the last ones may be narrow or empty; for an empty one nobody waits.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where

@@ -61,6 +61,7 @@ impl FaultRecord {
             tile,
             channel: NONE,
             slot: [NONE; MAX_AXES],
+            piece: NONE,
             peer: NONE,
             expected: 0,
             seen: 0,
@@ -74,6 +75,7 @@ impl FaultRecord {
     pub(super) fn at_slot(mut self, slot: &SlotPlace, peer: u32) -> Self {
         self.channel = slot.channel;
         self.slot = named(slot);
+        self.piece = slot.named_piece(slot.piece);
         self.peer = peer;
         self
     }

@@ -44,7 +44,7 @@ impl Log {
 
     /// Notes what happened to a slot, and with which rank.
     pub(super) fn slot_event(&self, kind: EventKind, slot: &SlotPlace, peer: u32) {
-        self.mark(Mark { kind, of: slot.channel, peer, slot: slot.linear().unwrap_or(0) });
+        self.mark(Mark { kind, of: slot.channel, peer, signal: slot.signal(slot.first_piece()) });
     }
 
     /// Ends the row.

@@ -12,6 +12,7 @@ use super::log::Log;
 use super::region::Regions;
 use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::channel::Route;
+use crate::layout::ROW;
 use crate::log::EventKind;
 use crate::place::SlotPlace;
 
@@ -85,8 +86,8 @@ impl Cta {
         self.log.event(kind);
     }
 
-    /// Sends: `write` is given a receiver and the address of the slot's data, once for each place that it has to be
-    /// stored at.
+    /// Sends a slot, or a piece of one: `write` is given a receiver and the address of the slot's data, once for each place
+    /// that it has to be stored at.
     pub(super) fn send(&self, slot: &SlotPlace, write: impl Fn(u32, u64)) {
         let receivers: Vec<u32> = match slot.route {
             Route::One => std::vec![slot.to],
@@ -105,7 +106,7 @@ impl Cta {
             }
             let data = self.outgoing(slot, receiver);
             if written != Some(data) {
-                self.ordered(slot, receiver, || self.fabric.write(self.lane(), data));
+                self.ordered(slot, receiver, |start| self.fabric.write(self.lane(), data + start));
                 write(receiver, data);
                 self.event(EventKind::Stored);
                 written = Some(data);
@@ -117,7 +118,7 @@ impl Cta {
         }
     }
 
-    /// Waits for a slot's signal and returns the address of its data.
+    /// Waits for a slot's signal, or a piece's, and returns the address of the slot's data.
     pub(super) fn receive(&self, slot: &SlotPlace) -> u64 {
         let sender = slot.sender(self.head.world);
         self.log.slot_event(EventKind::Wait, slot, sender);
@@ -126,17 +127,21 @@ impl Cta {
         }
         self.log.slot_event(EventKind::Ready, slot, sender);
         let data = self.incoming(slot);
-        self.ordered(slot, sender, || self.fabric.read(self.lane(), data));
+        self.ordered(slot, sender, |start| self.fabric.read(self.lane(), data + start));
         data
     }
 
-    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
+    /// The first of the `candidates` (a bit each) whose slot's signal, or that of its first piece, has arrived, or that
+    /// waits for none, as for a panel without columns.
     pub(super) fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let candidates: Vec<_> =
             (0..u64::BITS).filter(|bit| candidates >> bit & 1 != 0).map(|bit| (bit, slot(bit))).collect();
         let wants: Vec<_> = candidates
             .iter()
-            .map(|(_, slot)| slot.as_ref().map_or_else(|| self.arrived(), |slot| self.wanted(slot)))
+            .map(|(_, slot)| match slot {
+                Some(slot) if slot.arg.columns > 0 => self.wanted(slot),
+                _ => self.arrived(),
+            })
             .collect();
         let missing = self.record(FaultKind::MissingSignal);
         let missing = match &candidates[0].1 {
@@ -194,7 +199,7 @@ impl Cta {
     }
 
     fn signal_address(&self, slot: &SlotPlace, rank: u32, position: u32) -> u64 {
-        self.regions().base(rank) + slot.signal_offset(position)
+        self.regions().base(rank) + slot.signal_offset(position, slot.first_piece())
     }
 
     /// Where the data that this rank sends to a receiver lies; an address that stands for it, if that is in a matrix.
@@ -209,7 +214,7 @@ impl Cta {
     }
 
     /// Where the data that this rank receives in a slot lies; an address that stands for it, if that is in a matrix.
-    fn incoming(&self, slot: &SlotPlace) -> u64 {
+    pub(super) fn incoming(&self, slot: &SlotPlace) -> u64 {
         if slot.into.is_some() {
             return self.signal_address(slot, self.head.rank, self.check(slot, NONE, slot.linear()));
         }
@@ -246,10 +251,11 @@ impl Cta {
         self.give_up(self.record(FaultKind::SlotOutOfRange).at_slot(slot, peer))
     }
 
-    /// Gives up if a use of a slot races with another. A slot without data can't, and has its address from a slot that
-    /// may: what is done with it isn't noted.
-    fn ordered(&self, slot: &SlotPlace, peer: u32, note: impl FnOnce() -> Result<(), Race>) {
-        if slot.arg.slot_bytes != 0 && note().is_err() {
+    /// Gives up if a use of a slot, or of a piece, races with another. It is noted where its first row starts in the
+    /// slot's data. One without data can't race, and starts where another does that may: what is done with it isn't noted.
+    fn ordered(&self, slot: &SlotPlace, peer: u32, note: impl FnOnce(u64) -> Result<(), Race>) {
+        let start = slot.first_piece() as u64 * slot.arg.piece_boxes as u64 * ROW as u64;
+        if start < slot.arg.slot_bytes && note(start).is_err() {
             self.give_up(self.record(FaultKind::Race).at_slot(slot, peer));
         }
     }

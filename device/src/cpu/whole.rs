@@ -1,5 +1,6 @@
 //! The one role of a simulated rank: it does all of every operation, on elements in host memory.
 
+use core::ops::Range;
 use std::vec::Vec;
 
 use super::fault::Panicked;
@@ -7,7 +8,9 @@ use super::protocol::Cta;
 use super::window::Window;
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
+use crate::layout::ROW;
 use crate::log::EventKind;
+use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -43,13 +46,53 @@ impl Whole {
         }
     }
 
-    /// The panel of `rows` rows at `place`, once it is there.
-    fn panel_window<E: Element>(&self, place: &PanelPlace, rows: usize) -> Window<E> {
-        match place {
-            PanelPlace::Matrix(place) => Window::matrix(place),
-            PanelPlace::Slot(slot) => Window::slot(self.cta.receive(slot), rows, slot.arg.columns as usize),
-        }
+    /// The panel of `rows` rows at `place`.
+    fn panel<'p, E: Element>(&self, place: &'p PanelPlace, rows: usize) -> PanelReader<'_, 'p, E> {
+        let (window, slot) = match place {
+            PanelPlace::Matrix(place) => (Window::matrix(place), None),
+            PanelPlace::Slot(slot) => {
+                (Window::slot(self.cta.incoming(slot), rows, slot.arg.columns as usize), Some(slot))
+            }
+        };
+        PanelReader { cta: &self.cta, window, slot, arrived: 0 }
     }
+}
+
+/// A panel that is read from its first column to its last, each piece once it is there.
+struct PanelReader<'c, 'p, E> {
+    cta: &'c Cta,
+    window: Window<E>,
+    slot: Option<&'p SlotPlace>,
+    /// The first column behind the pieces that were waited for.
+    arrived: usize,
+}
+
+impl<E: Element> PanelReader<'_, '_, E> {
+    /// `rows` rows of the `columns` columns from column `first` on.
+    fn read(&mut self, rows: usize, first: usize, columns: usize) -> Vec<E> {
+        if let Some(slot) = self.slot {
+            let end = (first + columns).min(slot.arg.columns as usize);
+            self.arrived = self.arrived.max(first);
+            while self.arrived < end {
+                let piece = slot.at_piece(slot.piece_of(box_of::<E>(self.arrived)));
+                self.cta.receive(&piece);
+                self.arrived = columns_of::<E>(&piece, slot.arg.columns).end;
+            }
+        }
+        self.window.read(rows, first, columns)
+    }
+}
+
+/// The box that a column of a panel lies in.
+fn box_of<E: Element>(column: usize) -> u32 {
+    column as u32 * E::SIZE / ROW
+}
+
+/// The columns of a piece of a panel.
+fn columns_of<E: Element>(piece: &SlotPlace, columns: u32) -> Range<usize> {
+    let (first, count) = piece.boxes(tiles(columns * E::SIZE, ROW));
+    let column = |index: u32| (index * (ROW / E::SIZE)).min(columns) as usize;
+    column(first)..column(first + count)
 }
 
 /// `sum += A·Bᵀ`, of row-major blocks that are `depth` wide, one column after the other.
@@ -110,7 +153,7 @@ impl Role for Whole {
         Shape<M, N>: TileShape,
     {
         let depth = a.columns() as usize;
-        let (a, b) = (self.panel_window::<E>(a, M), self.panel_window::<E>(b, N));
+        let (mut a, mut b) = (self.panel::<E>(a, M), self.panel::<E>(b, N));
         let mut sum = std::vec![0.0; M * N];
         self.cta.event(EventKind::Multiply);
         for first in (0..depth).step_by(STEP) {
@@ -158,9 +201,13 @@ impl Role for Whole {
     }
 
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
-        let columns = to.arg.columns as usize;
-        let panel = self.panel_window::<E>(from, M).read(M, 0, columns);
-        self.cta.send(to, |_, data| Window::slot(data, M, columns).write(&panel, columns));
+        let mut panel = self.panel::<E>(from, M);
+        for piece in to.pieces().map(|index| to.at_piece(index)) {
+            let columns = columns_of::<E>(&piece, to.arg.columns);
+            let block = panel.read(M, columns.start, columns.len());
+            let into = |data| Window::slot(data, M, to.arg.columns as usize).beyond_column(columns.start);
+            self.cta.send(&piece, |_, data| into(data).write(&block, columns.len()));
+        }
     }
 
     fn splat<E: Element, S: TileShape>(&self, value: f32) -> Vec<E> {

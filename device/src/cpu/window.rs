@@ -35,6 +35,12 @@ impl<E: Element> Window<E> {
         Window { origin: data, pitch, rows, columns, element: PhantomData }
     }
 
+    /// The part of it from column `first` on.
+    pub(super) fn beyond_column(self, first: usize) -> Self {
+        let origin = self.origin + first as u64 * E::SIZE as u64;
+        Window { origin, columns: self.columns.saturating_sub(first), ..self }
+    }
+
     /// `rows` rows of the `columns` columns from column `first` on. Columns beyond the edge read as zero.
     /// Rows beyond it read as NaN, since tile functions must not use them.
     pub(super) fn read(&self, rows: usize, first: usize, columns: usize) -> Vec<E> {

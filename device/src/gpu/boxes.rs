@@ -1,4 +1,4 @@
-//! Boxes, the pieces in which tiles and panels are copied: 128 bytes of each of their rows.
+//! Boxes, in which tiles and panels are copied: 128 bytes of each of their rows.
 
 use super::cta::Config;
 use super::signals::Signals;
@@ -18,12 +18,12 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Where a panel comes from, once it is there.
+    /// Where a panel comes from, each box of it once it has [`arrived`].
     #[inline(always)]
     pub fn panel<C: Config>(signals: &Signals<'_, '_, C>, place: &PanelPlace) -> Source {
         match place {
             PanelPlace::Matrix(place) => Source::matrix(place),
-            PanelPlace::Slot(slot) => Source::slot(signals, slot),
+            PanelPlace::Slot(slot) => Source::slot(signals, slot, signals.incoming(slot)),
         }
     }
 
@@ -37,7 +37,7 @@ impl Source {
                     signals.receive(slot);
                     Source::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS))
                 }
-                None => Source::slot(signals, slot),
+                None => Source::slot(signals, slot, signals.receive(slot)),
             },
         }
     }
@@ -48,8 +48,8 @@ impl Source {
     }
 
     #[inline(always)]
-    fn slot<C: Config>(signals: &Signals<'_, '_, C>, slot: &SlotPlace) -> Source {
-        Source::Slot { address: signals.receive(slot), limited: signals.limits_load(slot) }
+    fn slot<C: Config>(signals: &Signals<'_, '_, C>, slot: &SlotPlace, address: u64) -> Source {
+        Source::Slot { address, limited: signals.limits_load(slot) }
     }
 
     /// Whether loading takes a share of the link.
@@ -85,6 +85,25 @@ impl Source {
                 }
             }
         }
+    }
+}
+
+/// Waits for the box at `first` of a panel. The first box behind those that are known to have arrived; a matrix's are
+/// all there.
+#[inline(always)]
+pub(super) fn arrived<C: Config>(signals: &Signals<'_, '_, C>, place: &PanelPlace, first: u32) -> u32 {
+    match place {
+        PanelPlace::Matrix(_) => u32::MAX,
+        PanelPlace::Slot(slot) => signals.receive_boxes(slot, first),
+    }
+}
+
+/// Waits for `count` boxes of a panel from the one at `first` on.
+#[inline(always)]
+pub(super) fn await_boxes<C: Config>(signals: &Signals<'_, '_, C>, place: &PanelPlace, first: u32, count: u32) {
+    let mut next = first;
+    while next < first + count {
+        next = arrived(signals, place, next);
     }
 }
 

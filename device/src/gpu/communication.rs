@@ -259,9 +259,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
-        let count = tiles(from.columns() * E::SIZE, ROW);
-        self.drain(count, M, |first, here, from| self.signals.put::<E>(to, M, 0, first, here, from));
-        self.signals.announce(to);
+    fn transfer_panel<E: Element, const M: usize>(&self, _: &PanelPlace, to: &SlotPlace) {
+        let (first, count) = to.boxes(tiles(to.arg.columns * E::SIZE, ROW));
+        self.drain(count, M, |index, here, from| self.signals.put::<E>(to, M, 0, first + index, here, from));
+        self.signals.announce_pieces(to);
     }
 }

@@ -75,6 +75,8 @@ pub(super) const HEAD: u32 = 256;
 pub(super) const GIVEN_UP: u32 = 288;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
+/// When each role, waiting, first saw that every rank had started.
+pub(super) const SINCE: u32 = 416;
 /// How many entries each role has written of its log.
 pub(super) const LOGGED: u32 = 512;
 /// Where the regions start, for the communication thread: it asks for each piece that it sends.
@@ -227,7 +229,8 @@ impl<'p, C: Config> Cta<'p, C> {
     /// One thread of each CTA must do so, once.
     #[inline(always)]
     pub(super) unsafe fn count_out(&self, epoch: u32) {
-        let left = self.region + offset_of!(Control, left) as u64;
+        // An address that is not held in registers from the start of the launch on.
+        let left = self.region + anew(offset_of!(Control, left) as u32) as u64;
         unsafe {
             if add_acq_rel_gpu(left, 1) + 1 < self.head.ctas {
                 return;
@@ -295,6 +298,26 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn shared(&self) -> u32 {
         self.shared
+    }
+
+    /// When this thread, waiting, first saw that every rank had started; 0 before.
+    #[inline(always)]
+    pub(super) fn waits_since(&self) -> u64 {
+        let at = self.shared + SINCE + self.thread / 32 * 8;
+        unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
+    }
+
+    /// Notes when that was.
+    ///
+    /// # Safety
+    /// Only a thread of its own may do so.
+    #[inline(always)]
+    pub(super) unsafe fn wait_since(&self, now: u64) {
+        let at = self.shared + SINCE + self.thread / 32 * 8;
+        unsafe {
+            store_shared(at, now as u32);
+            store_shared(at + 4, (now >> 32) as u32);
+        }
     }
 
     /// Thread in the CTA.

@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 use core::panic::PanicInfo;
 
-use super::cta::{GIVEN_UP, HEAD, SITE, SITES};
+use super::cta::{GIVEN_UP, HEAD, SINCE, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
@@ -41,7 +41,11 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
     }
     unsafe { store_shared(shared + GIVEN_UP, 0) };
     for role in [LOADER, COMMUNICATION, MOVER] {
-        unsafe { note(shared, role, NONE, [NONE; MAX_AXES]) };
+        unsafe {
+            note(shared, role, NONE, [NONE; MAX_AXES]);
+            store_shared(shared + SINCE + 8 * role, 0);
+            store_shared(shared + SINCE + 8 * role + 4, 0);
+        }
     }
 }
 
@@ -57,12 +61,20 @@ pub(super) unsafe fn note(shared: u32, role: u32, stage: u32, tile: [u32; MAX_AX
     }
 }
 
-/// Gives the launch up over a slot.
+/// Gives the launch up over a piece of a slot, or, with [`NONE`], over a slot.
 #[inline(always)]
-pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, peer: u32, expected: u32, seen: u32) -> ! {
+pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, piece: u32, peer: u32, expected: u32, seen: u32) -> ! {
     let axis = |axis: u32| if axis < slot.axes { slot.index[axis as usize] } else { NONE };
+    // A tenth argument would be passed in local memory.
+    unsafe { store_shared(piece_of_thread(), slot.named_piece(piece)) };
     report_slot(kind as u32, slot.channel, axis(0), axis(1), axis(2), axis(3), peer, expected, seen);
     exit()
+}
+
+/// Where a thread of its own leaves the piece that its fault is about: behind its site.
+#[inline(always)]
+fn piece_of_thread() -> u32 {
+    shared_base() + SITES + thread_idx_x() / 32 * SITE + 4 + 4 * MAX_AXES as u32
 }
 
 /// Out of line and in words, since it is called where registers are few. Its callers exit, since PTX can't say that a
@@ -75,6 +87,7 @@ fn report_slot(kind: u32, channel: u32, s0: u32, s1: u32, s2: u32, s3: u32, peer
         (*record).kind = kind;
         (*record).channel = channel;
         (*record).slot = [s0, s1, s2, s3];
+        (*record).piece = load_shared(piece_of_thread());
         (*record).peer = peer;
         (*record).expected = expected;
         (*record).seen = seen;

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 
-use super::boxes::Source;
+use super::boxes::{Source, arrived, await_boxes};
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::LOADER;
 use super::signals::{Signals, Way};
@@ -56,14 +56,14 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         cursor
     }
 
-    /// Passes `count` boxes through the ring, as many to a slot as fit.
+    /// Passes `count` boxes from the one at `first` on through the ring, as many to a slot as fit.
     #[inline(always)]
-    fn stream<E: Element>(&self, from: Source, count: u32, rows: usize) {
+    fn stream<E: Element>(&self, from: Source, first: u32, count: u32, rows: usize) {
         let per_slot = C::RING_SLOT / (rows as u32 * ROW);
-        let mut index = 0;
-        while index < count {
+        let (mut index, end) = (first, first + count);
+        while index < end {
             let cursor = self.reserve();
-            let here = if count - index < per_slot { count - index } else { per_slot };
+            let here = if end - index < per_slot { end - index } else { per_slot };
             if from.limited() {
                 self.signals.take_link(Way::In);
             }
@@ -125,12 +125,18 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
         };
         let (from_a, from_b) = (Source::panel(&self.signals, a), Source::panel(&self.signals, b));
         let chunks = tiles(a.columns(), ROW / E::SIZE);
-        for chunk in 0..chunks {
-            let cursor = self.reserve();
-            let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
-            unsafe { mbarrier_arrive_expect(full, from_a.bytes(M) + from_b.bytes(N)) };
-            from_a.load::<E>(chunk, M, to, full);
-            from_b.load::<E>(chunk, N, to + M as u32 * ROW, full);
+        let mut chunk = 0;
+        while chunk < chunks {
+            // Before the wait for a free ring slot, which hides the look.
+            let there = arrived(&self.signals, a, chunk).min(arrived(&self.signals, b, chunk)).min(chunks);
+            while chunk < there {
+                let cursor = self.reserve();
+                let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
+                unsafe { mbarrier_arrive_expect(full, from_a.bytes(M) + from_b.bytes(N)) };
+                from_a.load::<E>(chunk, M, to, full);
+                from_b.load::<E>(chunk, N, to + M as u32 * ROW, full);
+                chunk += 1;
+            }
         }
     }
 
@@ -149,12 +155,15 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
             return;
         }
         let from = Source::tile::<C, S>(&self.signals, from);
-        self.stream::<E>(from, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
+        self.stream::<E>(from, 0, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
     }
 
     #[inline(always)]
-    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
+    fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         const { assert!(M as u32 * ROW <= C::RING_SLOT, "a panel that is sent has at most BM + BN rows") };
-        self.stream::<E>(Source::panel(&self.signals, from), tiles(from.columns() * E::SIZE, ROW), M);
+        let (source, total) = (Source::panel(&self.signals, from), tiles(to.arg.columns * E::SIZE, ROW));
+        let (first, count) = to.boxes(total);
+        await_boxes(&self.signals, from, first, count);
+        self.stream::<E>(source, first, count, M);
     }
 }

@@ -47,12 +47,12 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
-    /// Notes what happened to a slot, and with which rank.
+    /// Notes what happened to a piece of a slot, and with which rank.
     #[inline(always)]
-    pub(super) fn slot_event(&self, kind: EventKind, slot: &SlotPlace, peer: u32) {
+    pub(super) fn slot_event(&self, kind: EventKind, slot: &SlotPlace, piece: u32, peer: u32) {
         if C::RECORDS {
-            let position = slot.linear().unwrap_or(0);
-            self.write(Mark { kind, of: slot.channel, peer, slot: position }.entry(self.time()));
+            let signal = slot.signal(piece);
+            self.write(Mark { kind, of: slot.channel, peer, signal }.entry(self.time()));
         }
     }
 
@@ -86,13 +86,14 @@ impl<'p, C: Config> Cta<'p, C> {
 
     #[inline(always)]
     fn row(&self) -> u64 {
-        log::row(self.head.log, block_idx_x(), self.recorder(), self.head.log_capacity)
+        log::row(self.head.log, anew(block_idx_x()), self.recorder(), self.head.log_capacity)
     }
 
     /// This role, by the warp of its thread: the first four warps have a role each, and the others compute.
     #[inline(always)]
     fn recorder(&self) -> u32 {
-        let (warp, math) = (self.thread() / 32, Recorder::Math as u32);
+        // Where the row lies is not to be held in a register between two events either.
+        let (warp, math) = (thread_idx_x_anew() / 32, Recorder::Math as u32);
         if warp < math { warp } else { math }
     }
 }

@@ -3,6 +3,7 @@
 
 use core::cell::Cell;
 use core::mem::offset_of;
+use core::ops::Range;
 
 use super::boxes::put_in_matrix;
 use super::cta::{Config, Cta};
@@ -31,8 +32,6 @@ pub(super) struct Signals<'c, 'p, C: Config> {
     /// Whether this thread keeps the addresses of the regions in shared memory.
     kept_regions: bool,
     epoch: u32,
-    /// When this thread first saw that every rank had started; 0 before.
-    since: Cell<u64>,
     /// The ranks (a bit each) whose slots are known to be free for this epoch, and then those whose matrices are.
     acknowledged: Cell<u32>,
 }
@@ -40,7 +39,7 @@ pub(super) struct Signals<'c, 'p, C: Config> {
 impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn new(cta: &'c Cta<'p, C>, kept_regions: bool) -> Self {
-        Signals { cta, kept_regions, epoch: cta.epoch(), since: Cell::new(0), acknowledged: Cell::new(0) }
+        Signals { cta, kept_regions, epoch: cta.epoch(), acknowledged: Cell::new(0) }
     }
 
     /// Tells every rank that this one has started, and so has read all that it was sent before.
@@ -71,20 +70,30 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Waits for a slot's signal. The address of what lies in it, for bulk copies, if that is not in a matrix.
     #[inline(always)]
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
-        self.wait_for(slot);
-        fence_proxy_async();
+        self.wait_for(slot, slot.first_piece());
+        fence_proxy_async_global();
         self.incoming(slot)
     }
 
-    /// Waits for a slot's signal.
+    /// Waits for all that a slot of `boxes` boxes is sent in; for an empty piece nobody waits.
     #[inline(always)]
-    pub fn wait_for(&self, slot: &SlotPlace) {
-        let (rank, linear) = (self.cta.head.rank, self.checked(slot, slot.linear()));
-        self.cta.slot_event(EventKind::Wait, slot, slot.sender(self.cta.head.world));
-        self.poll(self.signal_address(slot, rank, linear), self.epoch, |seen| {
-            fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, seen)
+    pub fn wait_for_all(&self, slot: &SlotPlace, boxes: u32) {
+        for piece in slot.pieces() {
+            if slot.boxes_of(piece, boxes).1 > 0 {
+                self.wait_for(slot, piece);
+            }
+        }
+    }
+
+    /// Waits for the signal of a piece.
+    #[inline(always)]
+    fn wait_for(&self, slot: &SlotPlace, piece: u32) {
+        let (linear, sender) = (self.checked(slot, slot.linear()), slot.sender(self.cta.head.world));
+        self.cta.slot_event(EventKind::Wait, slot, piece, sender);
+        self.poll(self.signal_address(slot, piece, self.cta.head.rank, linear), self.epoch, |seen| {
+            fault(FaultKind::MissingSignal, slot, piece, slot.sender(self.cta.head.world), self.epoch, seen)
         });
-        self.cta.slot_event(EventKind::Ready, slot, slot.sender(self.cta.head.world));
+        self.cta.slot_event(EventKind::Ready, slot, piece, sender);
     }
 
     /// The address of what arrives in a slot, if that is not in a matrix.
@@ -100,11 +109,49 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         }
     }
 
-    /// Whether a slot's signal has arrived.
+    /// Waits for the piece of a panel that the box at `first` belongs to. The first box behind it, or behind the next one
+    /// where the same look shows that it has arrived, too: a look takes as long as it takes to load a chunk or two.
+    #[inline(always)]
+    pub fn receive_boxes(&self, slot: &SlotPlace, first: u32) -> u32 {
+        let piece = slot.piece_of(first);
+        let address = self.signal_address(slot, piece, self.cta.head.rank, self.checked(slot, slot.linear()));
+        let alone = address % 8 != 0;
+        let (arrived, first_seen) = (Cell::new(0), Cell::new(0));
+        self.cta.slot_event(EventKind::Wait, slot, piece, slot.sender(self.cta.head.world));
+        self.poll_until(
+            || {
+                let [even, odd] = unsafe { load_acquire_sys_x2(address & !7) };
+                let here = |seen: u32| (seen.wrapping_sub(self.epoch) as i32 >= 0) as u32;
+                // Behind a slot's last piece lies the next slot's first: that tells of boxes which this one does not have.
+                arrived.set(if alone { here(odd) } else { here(even) * (1 + here(odd)) });
+                first_seen.set(if alone { odd } else { even });
+                arrived.get() > 0
+            },
+            || {
+                fault(
+                    FaultKind::MissingSignal,
+                    slot,
+                    piece,
+                    slot.sender(self.cta.head.world),
+                    self.epoch,
+                    first_seen.get(),
+                )
+            },
+        );
+        self.cta.slot_event(EventKind::Ready, slot, piece, slot.sender(self.cta.head.world));
+        fence_proxy_async_global();
+        (piece + arrived.get()).saturating_mul(slot.arg.piece_boxes)
+    }
+
+    /// Whether a slot's signal, or that of its first piece, has arrived. For nothing nobody waits.
     #[inline(always)]
     fn arrived(&self, slot: &SlotPlace) -> bool {
+        if slot.arg.columns == 0 {
+            return true;
+        }
         let linear = self.checked(slot, slot.linear());
-        let seen = unsafe { load_acquire_sys(self.signal_address(slot, self.cta.head.rank, linear)) };
+        let seen =
+            unsafe { load_acquire_sys(self.signal_address(slot, slot.first_piece(), self.cta.head.rank, linear)) };
         seen.wrapping_sub(self.epoch) as i32 >= 0
     }
 
@@ -120,7 +167,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     pub fn wait_until_free(&self, slot: &SlotPlace, to: u32) {
         self.checked(slot, slot.linear());
         if slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank {
-            fault(FaultKind::SlotOutOfRange, slot, to, 0, 0);
+            fault(FaultKind::SlotOutOfRange, slot, slot.piece, to, 0, 0);
         }
         // A matrix is free when the launch has begun that writes it, a slot one launch before.
         let in_matrix = slot.into.is_some() as u32;
@@ -128,7 +175,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         if (slot.acknowledged || slot.into.is_some()) && self.acknowledged.get() & known == 0 {
             let started = self.cta.region + (offset_of!(Control, started) + 4 * to as usize) as u64;
             let wanted = self.epoch.wrapping_sub(1 - in_matrix);
-            self.poll(started, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, to, wanted, seen));
+            self.poll(started, wanted, |seen| fault(FaultKind::NotAcknowledged, slot, slot.piece, to, wanted, seen));
             self.acknowledged.set(self.acknowledged.get() | known);
         }
     }
@@ -174,6 +221,12 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         chosen.get()
     }
 
+    /// Waits until a slot may be written for every rank that the route names.
+    #[inline(always)]
+    pub fn await_receivers(&self, slot: &SlotPlace) {
+        self.for_receivers(slot, |receiver| self.wait_until_free(slot, receiver));
+    }
+
     /// Stores boxes into a slot of every rank that the route names.
     #[inline(always)]
     pub fn put<E: Element>(&self, to: &SlotPlace, rows: usize, columns: usize, first: u32, count: u32, from: u32) {
@@ -201,18 +254,48 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Completes and releases what was stored into a slot, and signals its receivers.
     #[inline(always)]
     pub fn announce(&self, slot: &SlotPlace) {
-        bulk_wait();
-        self.cta.event(EventKind::Stored);
-        // The wait alone isn't enough: without the fence receivers were seen to read what was there before.
+        self.complete();
+        fence_acq_rel_sys();
+        let piece = slot.first_piece();
+        self.signal(slot, piece..piece + 1);
+    }
+
+    /// Completes and releases what was stored into a panel's slot, and signals its receivers each piece of it.
+    #[inline(always)]
+    pub fn announce_pieces(&self, slot: &SlotPlace) {
+        self.complete();
         self.release(slot);
     }
 
-    /// Releases what this thread, and those before it at a CTA barrier, stored into a slot, and signals its receivers.
+    /// Completes what this thread has stored. That alone isn't enough: without the fence after it receivers were seen to
+    /// read what was there before.
+    #[inline(always)]
+    fn complete(&self) {
+        bulk_wait();
+        self.cta.event(EventKind::Stored);
+    }
+
+    /// Releases what this thread, and those before it at a CTA barrier, stored into a slot, and signals its receivers
+    /// each piece of it.
     #[inline(always)]
     pub fn release(&self, slot: &SlotPlace) {
         fence_acq_rel_sys();
-        self.cta.slot_event(EventKind::Send, slot, if slot.route == Route::One { slot.to } else { NOBODY });
-        self.for_receivers(slot, |receiver| self.signal(slot, receiver));
+        self.signal(slot, slot.pieces());
+    }
+
+    /// Signals pieces to every rank that the route names. What filled them must be complete and released.
+    #[inline(always)]
+    fn signal(&self, slot: &SlotPlace, pieces: Range<u32>) {
+        let (head, linear) = (self.cta.head, self.checked(slot, slot.linear()));
+        let dropped = head.drop_channel == slot.channel && head.drop_slot == linear;
+        for piece in pieces {
+            self.cta.slot_event(EventKind::Send, slot, piece, if slot.route == Route::One { slot.to } else { NOBODY });
+            self.for_receivers(slot, |receiver| {
+                if !dropped {
+                    unsafe { store_relaxed_sys(self.signal_address(slot, piece, receiver, linear), self.epoch) };
+                }
+            });
+        }
     }
 
     /// Calls `each` with every rank that receives what is stored into a slot.
@@ -220,7 +303,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     pub fn for_receivers(&self, slot: &SlotPlace, mut each: impl FnMut(u32)) {
         match slot.route {
             Route::One if slot.to < self.cta.head.world => each(slot.to),
-            Route::One => fault(FaultKind::SlotOutOfRange, slot, slot.to, 0, 0),
+            Route::One => fault(FaultKind::SlotOutOfRange, slot, slot.piece, slot.to, 0, 0),
             Route::Peers | Route::All => {
                 for rank in 0..self.cta.head.world {
                     if rank != self.cta.head.rank || slot.route == Route::All {
@@ -229,17 +312,6 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                 }
             }
         }
-    }
-
-    /// Signals `to` that a slot is filled. What filled it must be complete and released.
-    #[inline(always)]
-    fn signal(&self, slot: &SlotPlace, to: u32) {
-        let linear = self.checked(slot, slot.linear());
-        let head = self.cta.head;
-        if head.drop_channel == slot.channel && head.drop_slot == linear {
-            return;
-        }
-        unsafe { store_relaxed_sys(self.signal_address(slot, to, linear), self.epoch) };
     }
 
     /// Whether a slot's tile comes over the link when it is loaded, and is to be limited.
@@ -308,8 +380,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Reports that the signal of `slot` is missing.
     #[inline(always)]
     fn missing(&self, slot: &SlotPlace) -> ! {
-        let signal = self.signal_address(slot, self.cta.head.rank, self.checked(slot, slot.linear()));
-        fault(FaultKind::MissingSignal, slot, slot.sender(self.cta.head.world), self.epoch, unsafe {
+        let piece = slot.first_piece();
+        let signal = self.signal_address(slot, piece, self.cta.head.rank, self.checked(slot, slot.linear()));
+        fault(FaultKind::MissingSignal, slot, piece, slot.sender(self.cta.head.world), self.epoch, unsafe {
             load_relaxed_sys(signal)
         })
     }
@@ -330,8 +403,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     fn late(&self) -> bool {
         let now = globaltimer();
-        if self.since.get() != 0 {
-            return now.wrapping_sub(self.since.get()) > self.cta.head.deadline_ns;
+        let since = self.cta.waits_since();
+        if since != 0 {
+            return now.wrapping_sub(since) > self.cta.head.deadline_ns;
         }
         for rank in 0..self.cta.head.world {
             let address = self.cta.region + (offset_of!(Control, started) + 4 * rank as usize) as u64;
@@ -339,7 +413,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                 return false;
             }
         }
-        self.since.set(now);
+        unsafe { self.cta.wait_since(now) };
         false
     }
 
@@ -347,13 +421,13 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     fn checked(&self, slot: &SlotPlace, position: Option<u32>) -> u32 {
         match position {
             Some(position) => position,
-            None => fault(FaultKind::SlotOutOfRange, slot, slot.to, 0, 0),
+            None => fault(FaultKind::SlotOutOfRange, slot, slot.piece, slot.to, 0, 0),
         }
     }
 
     #[inline(always)]
-    fn signal_address(&self, slot: &SlotPlace, rank: u32, linear: u32) -> u64 {
-        self.region_of(rank) + slot.signal_offset(linear)
+    fn signal_address(&self, slot: &SlotPlace, piece: u32, rank: u32, linear: u32) -> u64 {
+        self.region_of(rank) + slot.signal_offset(linear, piece)
     }
 
     #[inline(always)]

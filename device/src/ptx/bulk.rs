@@ -92,8 +92,8 @@ pub fn fence_proxy_async_shared() {
     unsafe { asm!("fence.proxy.async.shared::cta;") }
 }
 
-/// Orders this thread's generic accesses before later ones of the async proxy.
+/// Orders this thread's generic accesses to global memory before later ones of the async proxy.
 #[inline(always)]
-pub fn fence_proxy_async() {
-    unsafe { asm!("fence.proxy.async;") }
+pub fn fence_proxy_async_global() {
+    unsafe { asm!("fence.proxy.async.global;") }
 }

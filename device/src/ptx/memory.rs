@@ -13,6 +13,22 @@ pub unsafe fn load_acquire_sys(address: u64) -> u32 {
     value
 }
 
+/// Two words, each on its own: as two loads, but they take the time of one.
+///
+/// # Safety
+/// `address` must be that of two 4-byte words of global memory, 8-byte aligned.
+#[inline(always)]
+pub unsafe fn load_acquire_sys_x2(address: u64) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    unsafe {
+        asm!(
+            "ld.acquire.sys.global.v2.u32 {{{}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, in(reg64) address,
+        );
+    }
+    [a, b]
+}
+
 /// # Safety
 /// As [`load_acquire_sys`].
 #[inline(always)]

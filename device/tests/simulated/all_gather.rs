@@ -23,8 +23,15 @@ impl Channel for Gathered {
     type Item = PanelItem<bf16, BM>;
 }
 
-fn gather<R: Role>(at: At<'_, 1, R>, a: &Matrix<'_, bf16, R>, gathered: Port<'_, Gathered, Send, R>) {
-    gathered.slot([at.rank(), at[0]]).store(a.row_panel(at[0]));
+/// Sends every other panel piece by piece, and those between as a whole.
+fn gather<R: Role>(at: At<'_, 2, R>, a: &Matrix<'_, bf16, R>, gathered: Port<'_, Gathered, Send, R>) {
+    let [piece, row] = at.coordinates();
+    let slot = gathered.slot([at.rank(), row]);
+    if row % 2 == 0 {
+        slot.piece(piece).store(a.row_panel(row));
+    } else if piece == 0 {
+        slot.store(a.row_panel(row));
+    }
 }
 
 fn multiply<R: Role>(
@@ -42,13 +49,13 @@ fn multiply<R: Role>(
 type Params = abi::Params<3, 1, 0>;
 
 fn weave<R: Role, const READY_FIRST: bool>(role: &R, params: &Params) {
-    let Head { rank, world, ctas, dims: [m, n, ..], .. } = params.head;
+    let Head { rank, world, ctas, dims: [m, n, _, pieces, ..], .. } = params.head;
     let share = Share { first: 0, count: ctas };
     let panels = tiles(tiles(m, world), BM as u32);
     let (a, b) = (Matrix::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     let mut c = Sharded::woven(role, &params.matrices[2]);
     let gathered = Port::woven(role, &params.channels[0]);
-    walk(role, Stage { index: 0, grid: [panels], share }, row_major, |at| {
+    walk(role, Stage { index: 0, grid: [pieces, panels], share }, row_major, |at| {
         gather(at, &a, Port::woven(role, &params.channels[0]));
     });
     let stage = Stage { index: 1, grid: [world, panels, tiles(n, BN as u32)], share };
@@ -69,14 +76,17 @@ pub struct Problem {
     world: usize,
     dims: [usize; 3],
     pull: bool,
+    pieces: u32,
+    /// Those of them that are sent.
+    pub sent: u32,
     a: Vec<Tensor<bf16>>,
     b: Tensor<bf16>,
     c: Vec<Tensor<f32>>,
 }
 
 impl Problem {
-    /// `[m, n, k]`
-    pub fn new(world: u32, [m, n, k]: [usize; 3], pull: bool) -> Self {
+    /// `[m, n, k]`, and the pieces that panels are cut into.
+    pub fn new(world: u32, [m, n, k]: [usize; 3], pull: bool, pieces: u32) -> Self {
         let world = world as usize;
         let share = m.div_ceil(world);
         let rows = |rank| m.saturating_sub(rank * share).min(share);
@@ -85,6 +95,8 @@ impl Problem {
             world,
             dims: [m, n, k],
             pull,
+            pieces,
+            sent: pieces,
             a: (0..world).map(shard).collect(),
             b: Tensor::from_fn(n, k, |i, j| sample(1, i, j)),
             c: (0..world).map(|_| Tensor::poisoned(m, n)).collect(),
@@ -92,12 +104,13 @@ impl Problem {
     }
 
     pub fn launch<const READY_FIRST: bool>(&self, ranks: &Ranks<1>) -> Launch {
-        let [m, _, k] = self.dims.map(|dim| dim as u32);
-        let slots = [ranks.world, tiles(tiles(m, ranks.world), BM as u32), 1, 1];
-        let gathered = Slots { slots, rows: BM as u32, columns: k, element: 2, pull: self.pull };
+        let [m, n, k] = self.dims;
+        let slots = [ranks.world, tiles(tiles(m as u32, ranks.world), BM as u32), 1, 1];
+        let gathered =
+            Slots { slots, rows: BM as u32, columns: k as u32, element: 2, pull: self.pull, pieces: self.pieces };
         // SAFETY: every test joins its launches before it drops the problem and the ranks.
         unsafe {
-            ranks.launch(simulate::<READY_FIRST>, &self.dims, [gathered], |head, channels| {
+            ranks.launch(simulate::<READY_FIRST>, &[m, n, k, self.sent as usize], [gathered], |head, channels| {
                 let rank = head.rank as usize;
                 let matrices = [self.a[rank].arg(1), self.b.arg(1), self.c[rank].arg(self.world)];
                 Params { head, matrices, channels, scalars: [] }
@@ -117,25 +130,25 @@ impl Problem {
     }
 }
 
-fn runs<const READY_FIRST: bool>(world: u32, ctas: u32, dims: [usize; 3], pull: bool) {
+fn runs<const READY_FIRST: bool>(world: u32, ctas: u32, dims: [usize; 3], pull: bool, pieces: u32) {
     let mut ranks = Ranks::new(world, ctas);
-    let problem = Problem::new(world, dims, pull);
+    let problem = Problem::new(world, dims, pull, pieces);
     problem.launch::<READY_FIRST>(&ranks).join();
     assert!(ranks.take_faults().is_empty());
     problem.check();
 }
 
 fn runs_every_way(world: u32, ctas: u32, dims: [usize; 3]) {
-    for pull in [false, true] {
-        runs::<false>(world, ctas, dims, pull);
-        runs::<true>(world, ctas, dims, pull);
+    for (pull, pieces) in [(false, 1), (true, 1), (false, 3), (true, 8)] {
+        runs::<false>(world, ctas, dims, pull, pieces);
+        runs::<true>(world, ctas, dims, pull, pieces);
     }
 }
 
 #[test]
 fn ragged_shapes() {
     for world in [1, 2, 3, 4, 8] {
-        for dims in [[1, 1, 1], [127, 129, 65], [1000, 130, 9], [128 * 8, 64, 128]] {
+        for dims in [[1, 1, 1], [127, 129, 65], [1000, 130, 9], [128 * 8, 64, 128], [260, 20, 200]] {
             runs_every_way(world, 3, dims);
         }
     }

@@ -46,7 +46,7 @@ fn reduce_scatter_holds() {
 fn all_gather_holds() {
     explore(ITERATIONS, || {
         let mut ranks = Ranks::new(2, 2);
-        let problems = [false, true].map(|pull| all_gather::Problem::new(2, [300, 100, 4], pull));
+        let problems = [1, 2].map(|pieces| all_gather::Problem::new(2, [300, 100, 70], pieces == 1, pieces));
         let launches = problems.each_ref().map(|problem| problem.launch::<true>(&ranks));
         drop(launches);
         assert!(ranks.take_faults().is_empty());
@@ -80,6 +80,22 @@ fn an_early_read_is_found() {
 #[test]
 fn an_early_signal_is_found() {
     finds(Break::SignalEarly);
+}
+
+#[test]
+fn an_early_read_of_a_piece_is_found() {
+    explore(ITERATIONS, || {
+        let mut ranks = Ranks::new(2, 2);
+        ranks.fabric.break_protocol(Break::ReadEarly);
+        all_gather::Problem::new(2, [128, 64, 128], false, 2).launch::<false>(&ranks).join();
+        let faults = ranks.take_faults();
+        assert!(!faults.is_empty());
+        for fault in faults {
+            assert_eq!((fault.kind, fault.stage, fault.channel), (FaultKind::Race as u32, 1, 0));
+            assert_eq!(fault.slot, [fault.peer, 0, NONE, NONE]);
+            assert!(fault.piece < 2);
+        }
+    });
 }
 
 #[test]

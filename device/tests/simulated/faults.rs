@@ -42,7 +42,7 @@ unsafe fn probe(
 
 pub fn launch(ranks: &Ranks<1>, simulate: Simulate) -> Launch {
     let slots = [ranks.world, 2, 1, 1];
-    let probes = Slots { slots, rows: 64, columns: 64, element: 2, pull: false };
+    let probes = Slots { slots, rows: 64, columns: 64, element: 2, pull: false, pieces: 1 };
     let empty = MatrixArg { parts: 1, ..MatrixArg::default() };
     // SAFETY: every test joins its launch before it drops the ranks.
     unsafe {
@@ -198,12 +198,37 @@ unsafe fn receives_beyond_the_slots(params: *const Head, cta: u32) {
 fn a_lost_signal_is_named_where_tiles_are_visited_as_they_arrive() {
     let mut ranks = Ranks::new(2, 1);
     ranks.lost = Some((0, 0, 1));
-    let problem = all_gather::Problem::new(2, [4 * 128, 128, 8], false);
+    let problem = all_gather::Problem::new(2, [4 * 128, 128, 8], false, 1);
     problem.launch::<true>(&ranks).join();
     let [fault] = ranks.take_faults()[..] else { panic!("only rank 1 misses a panel") };
     assert_eq!((fault.kind, fault.rank, fault.peer), (FaultKind::MissingSignal as u32, 1, 0));
     assert_eq!((fault.stage, fault.tile), (1, [0, 1, 0, NONE]));
-    assert_eq!((fault.channel, fault.slot), (0, [0, 1, NONE, NONE]));
+    assert_eq!((fault.channel, fault.slot, fault.piece), (0, [0, 1, NONE, NONE], NONE));
+}
+
+#[test]
+fn a_lost_signal_of_a_piece_is_named() {
+    let mut ranks = Ranks::new(2, 3);
+    ranks.lost = Some((0, 0, 0));
+    let problem = all_gather::Problem::new(2, [4 * 128, 64, 300], false, 4);
+    problem.launch::<false>(&ranks).join();
+    let [fault] = ranks.take_faults()[..] else { panic!("only rank 1 misses a panel") };
+    assert_eq!((fault.kind, fault.rank, fault.peer), (FaultKind::MissingSignal as u32, 1, 0));
+    assert_eq!((fault.channel, fault.slot, fault.piece), (0, [0, 0, NONE, NONE], 0));
+}
+
+#[test]
+fn a_piece_out_of_range_is_named() {
+    let mut ranks = Ranks::new(2, 1);
+    let mut problem = all_gather::Problem::new(2, [128, 64, 300], false, 2);
+    problem.sent = 3;
+    problem.launch::<false>(&ranks).join();
+    let faults = ranks.take_faults();
+    assert!(!faults.is_empty());
+    for fault in faults {
+        assert_eq!((fault.kind, fault.stage), (FaultKind::SlotOutOfRange as u32, 0));
+        assert_eq!((fault.channel, fault.slot, fault.piece), (0, [fault.rank, 0, NONE, NONE], 2));
+    }
 }
 
 #[test]

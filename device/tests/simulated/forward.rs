@@ -69,7 +69,7 @@ impl Problem {
     pub fn launch(&self, ranks: &Ranks<1>) -> Launch {
         let [rows, columns] = self.dims.map(|extent| extent as u32);
         let slots = [ranks.world, tiles(rows, BM as u32), tiles(columns, BN as u32), 1];
-        let copies = Slots { slots, rows: BM as u32, columns: BN as u32, element: 2, pull: self.pull };
+        let copies = Slots { slots, rows: BM as u32, columns: BN as u32, element: 2, pull: self.pull, pieces: 1 };
         // SAFETY: every test joins its launches before it drops the problem and the ranks.
         unsafe {
             ranks.launch(simulate, &self.dims, [copies], |head, channels| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use entwine_device::abi::{ChannelArg, Control, FaultRecord, Head, MAX_AXES, MAX_DIMS, MAX_WORLD, NONE};
 use entwine_device::cpu::{Fabric, Launch, Simulate};
+use entwine_device::layout::ROW;
 use entwine_device::log;
 
 /// Signals that a channel has room for.
@@ -29,6 +30,8 @@ pub struct Slots {
     pub columns: u32,
     pub element: u32,
     pub pull: bool,
+    /// Pieces of a panel; 1 for slots that are sent as a whole.
+    pub pieces: u32,
 }
 
 /// The ranks that a kernel with `CHANNELS` channels runs on.
@@ -160,9 +163,24 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
         channels.map(|channel| {
             let slot_bytes = (channel.rows * channel.columns * channel.element).next_multiple_of(128) as u64;
             let slots = channel.slots.iter().map(|&extent| extent as u64).product::<u64>();
-            assert!(slots <= SIGNALS && slots * slot_bytes <= BUFFER, "the channel is larger than its region");
+            assert!(
+                slots * channel.pieces as u64 <= SIGNALS && slots * slot_bytes <= BUFFER,
+                "the channel is larger than its region"
+            );
             let (slots, columns, pull) = (channel.slots, channel.columns, channel.pull as u32);
-            let arg = ChannelArg { slots, data, parity_stride: BUFFER, slot_bytes, signals, columns, pull };
+            let pieces = channel.pieces;
+            let piece_boxes = (columns * channel.element).div_ceil(ROW).div_ceil(pieces);
+            let arg = ChannelArg {
+                slots,
+                data,
+                parity_stride: BUFFER,
+                slot_bytes,
+                signals,
+                columns,
+                pull,
+                pieces,
+                piece_boxes,
+            };
             signals += 4 * SIGNALS;
             data += 2 * BUFFER;
             arg

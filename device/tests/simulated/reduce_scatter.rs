@@ -101,7 +101,7 @@ impl Problem {
     pub fn launch(&self, ranks: &Ranks<1>) -> Launch {
         let [world, rows, columns] = self.slots();
         let slots = [world, rows, columns, 1];
-        let partial = Slots { slots, rows: BM as u32, columns: BN as u32, element: 2, pull: self.pull };
+        let partial = Slots { slots, rows: BM as u32, columns: BN as u32, element: 2, pull: self.pull, pieces: 1 };
         // SAFETY: every test joins its launches before it drops the problem and the ranks.
         unsafe {
             ranks.launch(simulate, &self.dims, [partial], |head, channels| {

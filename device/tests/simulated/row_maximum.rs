@@ -68,7 +68,7 @@ fn rows_are_reduced_and_spread() {
         let b = Tensor::<f16>::from_fn(n, k, |i, j| sample(1, i, j));
         let c = [(); 2].map(|_| Tensor::<f16>::poisoned(m, n));
         let slots = [2, tiles(m as u32, BM as u32), 1, 1];
-        let products = Slots { slots, rows: BM as u32, columns: BN as u32, element: 4, pull };
+        let products = Slots { slots, rows: BM as u32, columns: BN as u32, element: 4, pull, pieces: 1 };
         // SAFETY: joined here.
         let launch = unsafe {
             ranks.launch(simulate, &[m], [products], |head, channels| {

@@ -17,7 +17,7 @@ struct Noted {
 fn events() -> Vec<Noted> {
     let mut ranks = Ranks::new(2, 2);
     ranks.keep_logs();
-    all_gather::Problem::new(2, [512, 128, 8], false).launch::<false>(&ranks).join();
+    all_gather::Problem::new(2, [512, 128, 8], false, 1).launch::<false>(&ranks).join();
     let rows = (0..2).flat_map(|rank| ranks.log(rank).into_iter().map(move |row| (rank, row)));
     rows.flat_map(|(rank, row)| read(rank, &row)).collect()
 }
@@ -49,9 +49,9 @@ fn every_tile_is_noted_with_what_it_sends_and_waits_for() {
     assert_eq!([EventKind::Wait, EventKind::Ready].map(|kind| of(kind).count()), [2 * 4, 2 * 4]);
     for ready in of(EventKind::Ready) {
         let [owner, row, ..] = ready.tile;
-        let Mark { of: channel, peer, slot, .. } = ready.mark;
-        assert_eq!((channel, peer, slot), (0, owner, owner * 2 + row));
-        let sent = of(EventKind::Send).find(|sent| sent.mark.slot == slot).expect("what arrived was sent");
+        let Mark { of: channel, peer, signal, .. } = ready.mark;
+        assert_eq!((channel, peer, signal), (0, owner, owner * 2 + row));
+        let sent = of(EventKind::Send).find(|sent| sent.mark.signal == signal).expect("what arrived was sent");
         assert!((sent.rank, sent.mark.peer) == (owner, ready.rank) && sent.at <= ready.at);
     }
 }
@@ -60,7 +60,7 @@ fn every_tile_is_noted_with_what_it_sends_and_waits_for() {
 fn a_full_log_counts_what_it_has_no_room_for() {
     let mut ranks = Ranks::new(1, 1);
     ranks.keep_logs();
-    all_gather::Problem::new(1, [128 * 64, 128, 8], false).launch::<false>(&ranks).join();
+    all_gather::Problem::new(1, [128 * 64, 128, 8], false, 1).launch::<false>(&ranks).join();
     let row = Recorder::Whole as usize;
     assert_eq!(ranks.log(0)[row].len(), 256);
     assert!(ranks.noted(0)[row] > 256);

@@ -23,6 +23,8 @@ pub struct Fault {
     pub channel: Option<&'static str>,
     /// The slot's coordinates.
     pub slot: Vec<u32>,
+    /// The piece of the slot, where the channel's panels are cut.
+    pub piece: Option<u32>,
     /// The rank that should have sent, or that was to be sent to, where it can be told.
     pub peer: Option<u32>,
     /// The count that was waited for.
@@ -51,6 +53,7 @@ impl Fault {
             tile: coordinates(&record.tile),
             channel: channel.map(|channel| channel.name),
             slot: coordinates(&record.slot),
+            piece: (record.piece != NONE).then_some(record.piece),
             peer: (record.peer != NONE && (by_rank || of_receiver)).then_some(record.peer),
             expected: record.expected,
             seen: record.seen,
@@ -79,7 +82,10 @@ impl fmt::Display for Fault {
         }
         f.write_str(": ")?;
         let slot = match self.channel {
-            Some(channel) => format!("slot {:?} of channel `{channel}`", self.slot),
+            Some(channel) => {
+                let piece = self.piece.map(|piece| format!("piece {piece} of ")).unwrap_or_default();
+                format!("{piece}slot {:?} of channel `{channel}`", self.slot)
+            }
             None => "a slot".into(),
         };
         let peer = match self.peer {
@@ -125,6 +131,7 @@ mod tests {
             tile: [1, 2, 3, NONE],
             channel: 0,
             slot: [0, 2, 3, NONE],
+            piece: NONE,
             peer: 0,
             expected: 7,
             seen: 6,
@@ -142,13 +149,20 @@ mod tests {
             "kernel `gather_sum`, rank 1, stage `sum`, tile [1, 2, 3]: waited for slot [0, 2, 3] of channel `Part` until \
              the deadline; rank 0 never sent it (expected count 7, seen 6)"
         );
+        let fault = Fault::read(&SPEC, &FaultRecord { piece: 5, ..record(FaultKind::MissingSignal) }).unwrap();
+        assert!(fault.to_string().contains("waited for piece 5 of slot [0, 2, 3] of channel `Part` until"), "{fault}");
     }
 
     #[test]
     fn a_sender_that_the_slot_does_not_tell_is_not_named() {
         let item =
             ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns };
-        let channel = ChannelSpec { slots: &[Extent::Dim(0), Extent::Dim(1)], item, ..SPEC.channels[0] };
+        let channel = ChannelSpec {
+            slots: &[Extent::Dim(0), Extent::Dim(1)],
+            item,
+            pieces: Extent::Literal(1),
+            ..SPEC.channels[0]
+        };
         let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };
         let peer = |kind| Fault::read(&spec, &record(kind)).unwrap().peer;
         assert_eq!(peer(FaultKind::MissingSignal), None);

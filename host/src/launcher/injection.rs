@@ -8,7 +8,7 @@ use crate::spec::KernelSpec;
 /// What is to go wrong in a launch.
 #[derive(Debug, Clone, Copy)]
 pub enum Injection<'a> {
-    /// A rank stores a tile but never signals it.
+    /// A rank stores a tile, or all pieces of a panel, but never signals it.
     DropSignal {
         /// The sending rank.
         rank: usize,

@@ -219,9 +219,8 @@ impl<K: KernelType> Kernel<K> {
         let called = Instant::now() - checked;
         let flight = self.loaded.launch_logged(&request, &log)?;
         self.loaded.settle(&flight)?;
-        let slots: Vec<_> = request.layout.slots().collect();
         let one_clock = world.platform().context(0).is_none();
-        Ok(Timeline::new(K::SPEC, world.ranks(), &slots, &log.rows()?, one_clock, called))
+        Ok(Timeline::new(K::SPEC, world.ranks(), request.layout.channels(), &log.rows()?, one_clock, called))
     }
 
     fn start<'a>(

@@ -38,13 +38,22 @@ impl Protocol {
                 columns.text(dims)
             ),
         };
-        format!("{}: {item}<br/>{} slots, two buffers", channel.name, self.grid(channel.slots))
+        let cut = match signalled(channel) {
+            "piece" => format!(", cut into {} pieces", channel.pieces.text(dims)),
+            _ => String::new(),
+        };
+        format!("{}: {item}{cut}<br/>{} slots, two buffers", channel.name, self.grid(channel.slots))
     }
 
     fn grid(&self, extents: &[Extent]) -> String {
         let axes: Vec<_> = extents.iter().map(|axis| axis.text(self.kernel.dims).to_string()).collect();
         axes.join(" × ")
     }
+}
+
+/// What one signal stands for.
+fn signalled(channel: &ChannelSpec) -> &'static str {
+    if matches!(channel.pieces, Extent::Literal(1)) { "slot" } else { "piece" }
 }
 
 fn element_name(element: ElementSpec) -> &'static str {
@@ -77,10 +86,11 @@ impl fmt::Display for Protocol {
                     Some(Carriage::Pull) => "kept for it to load",
                     None => "stored in its memory or kept for it to load",
                 };
-                writeln!(f, "    s{stage} -->|\"{to}, {by}; 1 signal a slot\"| c{channel}")?;
+                let what = signalled(&channels[channel]);
+                writeln!(f, "    s{stage} -->|\"{to}, {by}; 1 signal a {what}\"| c{channel}")?;
             }
             for &channel in spec.receives {
-                writeln!(f, "    c{channel} -->|\"1 wait a slot\"| s{stage}")?;
+                writeln!(f, "    c{channel} -->|\"1 wait a {}\"| s{stage}", signalled(&channels[channel]))?;
             }
         }
         for (channel, spec) in channels.iter().enumerate().filter(|(_, channel)| channel.acknowledged) {

@@ -68,9 +68,9 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The slots of each channel along its axes, 1 beyond its arity.
-    pub fn slots(&self) -> impl Iterator<Item = [u32; MAX_AXES]> {
-        self.channels.iter().map(|channel| channel.slots)
+    /// The channels, in the order of their declarations, with offsets counted from where the signals, or the data, begin.
+    pub fn channels(&self) -> &[ChannelArg] {
+        &self.channels
     }
 
     /// The room that it takes.
@@ -90,7 +90,8 @@ impl Layout {
             slots[axis] = extent.value(sizes)?;
         }
         let count = extent::count(channel.slots, sizes)?;
-        let (columns, slot_bytes) = channel.item.size(element, sizes)?;
+        let ItemSize { columns, row, bytes: slot_bytes } = channel.item.size(element, sizes)?;
+        let pieces = channel.pieces(sizes)?;
         let argument = ChannelArg {
             slots,
             data: self.need.data,
@@ -99,23 +100,42 @@ impl Layout {
             signals: self.need.signals,
             columns,
             pull: (carriage == Carriage::Pull).into(),
+            pieces,
+            piece_boxes: (row / LINE).div_ceil(pieces.into()) as u32,
         };
         if channel.into.is_none() {
             self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
         }
-        self.need.signals += (count as u64 * size_of::<u32>() as u64).next_multiple_of(LINE);
+        let signals = (count as u64 * pieces as u64).checked_mul(size_of::<u32>() as u64)?;
+        self.need.signals = self.need.signals.checked_add(signals.checked_next_multiple_of(LINE)?)?;
         Some(argument)
     }
 }
 
+impl ChannelSpec {
+    /// The pieces that a slot is sent in: one at least, which may be empty.
+    pub(crate) fn pieces(&self, sizes: &Sizes<'_>) -> Option<u32> {
+        Some(self.pieces.value(sizes)?.max(1))
+    }
+}
+
 impl ItemSpec {
-    /// The columns of a slot, and its bytes: each row is padded to whole lines.
-    pub(crate) fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<(u32, u64)> {
+    /// How large a slot is: each row is padded to whole lines.
+    pub(crate) fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<ItemSize> {
         let (ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns }) = self;
         let columns = columns.value(sizes)?;
         let row = (columns as u64 * element.resolve(variant).size() as u64).next_multiple_of(LINE);
-        Some((columns, row.checked_mul(rows.value(sizes)?.into())?))
+        Some(ItemSize { columns, row, bytes: row.checked_mul(rows.value(sizes)?.into())? })
     }
+}
+
+/// How large a slot is.
+pub(crate) struct ItemSize {
+    columns: u32,
+    /// Bytes of a row.
+    row: u64,
+    /// Bytes in all.
+    pub bytes: u64,
 }
 
 /// A kernel's region on every rank of a world.

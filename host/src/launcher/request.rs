@@ -115,6 +115,8 @@ impl Request {
         const TILE: u64 = 24;
         /// Entries of a tile, for each rank that it may receive from.
         const PEER: u64 = 8;
+        /// Entries of a tile, for each piece that it may send or receive.
+        const PIECE: u64 = 3;
         let world = self.world.ranks() as u32;
         let sizes = Sizes { dims: &self.dims, world, tile: self.chosen.choice.tile };
         let dedicated: u32 = self.kernel.stages.iter().filter_map(|stage| stage.ctas).sum();
@@ -122,7 +124,9 @@ impl Request {
             let carriers = stage.ctas.unwrap_or(ctas.saturating_sub(dedicated)).max(1);
             extent::count(stage.grid, &sizes).unwrap_or(0).div_ceil(carriers) as u64
         });
-        (tiles.sum::<u64>() + 1) * (TILE + PEER * world as u64)
+        let cut = self.layout.channels().iter().filter(|channel| channel.pieces > 1);
+        let pieces: u64 = cut.map(|channel| channel.pieces as u64).sum();
+        (tiles.sum::<u64>() + 1) * (TILE + PEER * world as u64 + PIECE * pieces)
     }
 
     fn named_dims(&self) -> &[u32] {

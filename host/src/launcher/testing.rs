@@ -32,6 +32,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         route: Route::One,
         carriage: None,
         into: None,
+        pieces: Extent::Literal(1),
         acknowledged: true,
     }],
     arguments: &[

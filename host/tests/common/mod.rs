@@ -78,6 +78,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         route: Route::One,
         carriage: None,
         into: None,
+        pieces: Extent::Literal(1),
         acknowledged: true,
     }],
     arguments: &[matrix("a", Extent::Dim(0), true, false), matrix("c", SHARE, false, true)],

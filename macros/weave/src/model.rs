@@ -47,6 +47,8 @@ pub struct Channel {
     pub carriage: Option<Carriage>,
     /// The argument in which the slots lie, where they are tiles of a matrix.
     pub into: Option<Ident>,
+    /// Into how many pieces, along their columns, panels are cut, each with a signal of its own.
+    pub pieces: Option<Extent>,
     /// The declared number of sending stages.
     pub senders: u32,
     /// `acknowledge = never`, where it is written: slots are reused without asking the receiver.
@@ -231,6 +233,7 @@ impl Kernel {
             if let Holds::Panel { columns, .. } = &channel.holds {
                 f(columns);
             }
+            channel.pieces.iter().for_each(&mut *f);
         }
         self.stages.iter().flat_map(|stage| &stage.grid).for_each(&mut *f);
         for (_, matrix) in self.matrices() {

@@ -1,14 +1,14 @@
-//! Two stages, one of them on CTAs of its own; a channel of panels to every peer; tiles as they become ready.
+//! Two stages, one of them on CTAs of its own; a channel of panels, in pieces, to every peer; tiles as they become ready.
 
 use entwine::prelude::*;
 
 /// C = A·Bᵀ, where each rank has some rows of A and some columns of C.
-#[entwine::kernel(tiles = [(128, 128)])]
+#[entwine::kernel(tiles = [(64, 128)])]
 pub mod all_gather_gemm {
     use super::*;
 
     /// Rows of A on their way to every rank.
-    #[channel(slots = [world, m / world / BM], route = peers, by = push, columns = k)]
+    #[channel(slots = [world, m / world / BM], route = peers, by = push, columns = k, pieces = 3)]
     pub struct Rows(Panel<T, BM>);
 
     /// Sends the rows of this rank.

@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::number::{Number, random};
-use super::product::{Operands, Problem, Product, Size, TILES};
+use super::product::{Operands, Problem, Product, Size};
 use super::ranks::Ranks;
 
 /// Cases 1, 2 and 26: the same operands give the same bits in every run, and every rank that has a row has the same.
@@ -47,7 +47,7 @@ pub fn rows_do_not_depend_on_the_others<P: Product, T: Number>(ranks: &Ranks) ->
     let (n, k) = (264, 96);
     let numbers = |seed, count| random::<T>(&mut SmallRng::seed_from_u64(seed), count);
     let mut kernel = Kernel::load(&world)?;
-    for tile in TILES {
+    for tile in P::tiles() {
         kernel = kernel.with_tile(tile)?;
         let mut results = Vec::new();
         for m in [few, many] {

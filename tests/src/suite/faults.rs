@@ -15,7 +15,7 @@ use super::product::{AllGather, AllReduce, Alone, Problem, Product, ReduceScatte
 use super::ranks::{Ranks, check_guards};
 use crate::kernels::faulty;
 
-const SIZE: Size = Size { m: 700, n: 300, k: 64 };
+const SIZE: Size = Size { m: 700, n: 300, k: 200 };
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The fault that a launch is given up with.
@@ -33,6 +33,7 @@ fn missing_signal<P: Product>(
     ranks: &Ranks,
     channel: &'static str,
     slot: &'static [u32],
+    piece: Option<u32>,
     stage: &str,
     tile: impl Fn(&Fault) -> Vec<u32>,
 ) -> Result<()> {
@@ -54,6 +55,7 @@ fn missing_signal<P: Product>(
         tile: tile(&fault),
         channel: Some(channel),
         slot: slot.to_vec(),
+        piece,
         peer: Some(1),
         expected: 2,
         seen: 1,
@@ -69,17 +71,17 @@ fn missing_signal<P: Product>(
 
 /// Case 15, for a tile that is added up where it arrives.
 pub fn missing_partial_tile(ranks: &Ranks) -> Result<()> {
-    missing_signal::<ReduceScatter>(ranks, "Partial", &[1, 0, 1], "multiply", |fault| vec![fault.rank, 0, 1])
+    missing_signal::<ReduceScatter>(ranks, "Partial", &[1, 0, 1], None, "multiply", |fault| vec![fault.rank, 0, 1])
 }
 
 /// Case 15, for a tile that goes to every rank.
 pub fn missing_sum(ranks: &Ranks) -> Result<()> {
-    missing_signal::<AllReduce>(ranks, "Reduced", &[1, 0, 1], "collect", |_| vec![1, 0, 1])
+    missing_signal::<AllReduce>(ranks, "Reduced", &[1, 0, 1], None, "collect", |_| vec![1, 0, 1])
 }
 
 /// Case 15, for a panel that goes to every rank, where all of a row's tiles wait for it.
 pub fn missing_panel(ranks: &Ranks) -> Result<()> {
-    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], "multiply", |fault| {
+    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], None, "multiply", |fault| {
         [1, 0].into_iter().chain(fault.tile.iter().copied().skip(2)).collect()
     })
 }

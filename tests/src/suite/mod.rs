@@ -20,7 +20,7 @@ mod woven;
 use anyhow::Result;
 use entwine::device::{bf16, f16};
 
-use product::{AllGather, AllReduce, Alone, ReduceScatter};
+use product::{AllGather, AllReduce, Alone, Arriving, ReduceScatter};
 pub use ranks::Ranks;
 
 /// A test.
@@ -87,6 +87,7 @@ macro_rules! products {
 pub fn everywhere() -> Vec<Case> {
     let mut cases = Vec::new();
     products!(cases, 1, shapes::ragged, shapes::of_any_size);
+    each!(cases, 1, shapes::ragged<Arriving, bf16>, shapes::of_any_size<Arriving, bf16>);
     products!(cases, 1, bits::same_in_every_run, bits::rows_do_not_depend_on_the_others);
     products!(cases, 1, bits::special_values, bits::sums_beyond_the_elements);
     products!(cases, 1, reuse::tiles_alternate);

@@ -11,9 +11,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::number::{self, Number};
-
-/// The tiles that the kernels are compiled for.
-pub const TILES: [(u32, u32); 2] = [(128, 256), (128, 128)];
+use crate::kernels::all_gather_gemm as arriving_gemm;
 
 /// One of the kernels, by what it does to the product of each rank's A and B.
 pub trait Product: 'static {
@@ -36,6 +34,12 @@ pub trait Product: 'static {
     /// The kernel's name.
     fn name() -> &'static str {
         Self::Kernel::SPEC.name
+    }
+
+    /// The tiles that the kernel is compiled for.
+    fn tiles() -> Vec<(u32, u32)> {
+        let variants = Self::Kernel::SPEC.variants;
+        variants.iter().filter(|variant| variant.element == variants[0].element).map(|variant| variant.tile).collect()
     }
 }
 
@@ -69,6 +73,8 @@ products! {
     AllReduce: gemm_all_reduce, gathers false, sums true, scatters false;
     /// An all-gather, then the product.
     AllGather: all_gather_gemm, gathers true, sums false, scatters false;
+    /// The same from panels that are sent as a whole, in pieces, and multiplied as they arrive.
+    Arriving: arriving_gemm, gathers true, sums false, scatters false;
 }
 
 /// C has `m` rows and `n` columns; each rank's A and B have `k` columns.

@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::number::Number;
-use super::product::{AllGather, AllReduce, Problem, Product, ReduceScatter, Size, TILES};
+use super::product::{AllGather, AllReduce, Problem, Product, ReduceScatter, Size};
 use super::ranks::{Ranks, check_guards};
 
 /// Launches that are made without a pause. What the host does to a tensor would wait for them.
@@ -96,8 +96,9 @@ pub fn graphs_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
 pub fn tiles_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = Kernel::load(&world)?;
-    for round in 0..6 {
-        kernel = kernel.with_tile(TILES[round % TILES.len()])?;
+    let tiles = P::tiles();
+    for (round, tile) in tiles.iter().cycle().take(3 * tiles.len()).enumerate() {
+        kernel = kernel.with_tile(*tile)?;
         let mut problem = Problem::<P, T>::random(&world, Size { m: 300, n: 600, k: 40 }, round as u64)?;
         problem.run_and_check(&kernel)?;
         check_guards(&world)?;

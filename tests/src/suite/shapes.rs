@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::number::{Number, bits, random};
-use super::product::{Problem, Product, Size, TILES};
+use super::product::{Problem, Product, Size};
 use super::ranks::{Ranks, check_guards};
 
 /// Cases 19, 23 and 24: what is not a multiple of a tile, nothing at all, fewer rows than ranks; each with each tile.
@@ -33,7 +33,7 @@ pub fn ragged<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = Kernel::load(&world)?;
     for (index, [m, n, k]) in SIZES.into_iter().enumerate() {
-        for tile in TILES {
+        for tile in P::tiles() {
             kernel = kernel.with_tile(tile)?;
             let size = Size { m, n, k };
             Problem::<P, T>::random(&world, size, index as u64)?.run_and_check(&kernel)?;

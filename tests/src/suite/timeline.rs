@@ -8,7 +8,7 @@ use entwine::spec::KernelSpec;
 use entwine::{Event, EventKind, Kernel, KernelType, Recorder, Timeline};
 
 use super::number::Number;
-use super::product::{Problem, Product, Size, TILES};
+use super::product::{Problem, Product, Size};
 use super::ranks::{Ranks, check_guards};
 use crate::kernels::broadcast;
 
@@ -17,7 +17,7 @@ pub fn records<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let size = ranks.pick(Size { m: 300, n: 270, k: 40 }, Size { m: 1000, n: 600, k: 200 });
     let mut problem = Problem::<P, T>::random(&world, size, 7)?;
-    for tile in TILES {
+    for tile in P::tiles() {
         let kernel = Kernel::load(&world)?.with_tile(tile)?;
         problem.poison()?;
         let timeline = kernel.record(problem.args())?;
@@ -91,7 +91,7 @@ fn every_tile_once(timeline: &Timeline, rank: u32, stage: u32) -> Result<()> {
 fn causes_come_first(timeline: &Timeline, ranks: usize) -> Result<()> {
     let received = |event: &&Event| event.kind == EventKind::Ready && event.channel != NONE;
     let arrows = timeline.arrows();
-    let slot = |event: &Event| (event.rank, event.channel, event.slot);
+    let slot = |event: &Event| (event.rank, event.channel, event.slot, event.piece);
     let causes: HashMap<_, _> = arrows.iter().map(|(send, ready)| (slot(ready), send)).collect();
     for ready in timeline.events().iter().filter(received) {
         let send = causes.get(&slot(ready)).with_context(|| format!("nothing was sent for {ready:?}"))?;

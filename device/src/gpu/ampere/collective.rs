@@ -96,14 +96,23 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     /// Waits for what an operation reads and until it may write, then for its share of the link if that is limited, and
     /// takes the buffer. The direction of the link that it has a share of.
     #[inline(always)]
-    fn enter<const N: usize>(&self, from: [Option<&SlotPlace>; N], to: Option<&SlotPlace>) -> Option<Way> {
+    fn enter<E: Element>(&self, from: [Option<&SlotPlace>; 2], to: Option<&SlotPlace>) -> Option<Way> {
+        let [one, other] = from;
+        let limits_load = |slot: &SlotPlace| self.signals.limits_load(slot);
         let limited = if to.is_some_and(|slot| self.signals.limits_store(slot)) {
             Some(Way::Out)
         } else {
-            from.into_iter().flatten().any(|slot| self.signals.limits_load(slot)).then_some(Way::In)
+            (one.is_some_and(limits_load) || other.is_some_and(limits_load)).then_some(Way::In)
         };
+        let wait = |slot: &SlotPlace| self.signals.wait_for_all(slot, tiles(slot.arg.columns * E::SIZE, ROW));
         self.together(|| {
-            from.into_iter().flatten().for_each(|slot| self.signals.wait_for(slot));
+            // Each by itself: a loop over them would keep them in memory.
+            if let Some(slot) = one {
+                wait(slot);
+            }
+            if let Some(slot) = other {
+                wait(slot);
+            }
             if let Some(slot) = to {
                 self.signals.for_receivers(slot, |receiver| self.signals.wait_until_free(slot, receiver));
             }
@@ -180,7 +189,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     #[inline(always)]
     fn fetch<E: Element, S: TileShape>(&self, from: &Place) {
         check_staged::<C, E, S>();
-        let limited = self.enter([slot_of(from)], None);
+        let limited = self.enter::<E>([slot_of(from), None], None);
         unsafe { copy::fetch::<E, S>(Thread::this(), self.buffer(), &self.tile::<E, S>(from)) };
         cp_async_wait::<0>();
         unsafe { sync_threads() };
@@ -276,7 +285,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
                 "a matmul's tile must be of the kernel's BM rows and at most BN columns"
             )
         };
-        self.enter([slot_of_panel(a), slot_of_panel(b)], None);
+        self.enter::<E>([slot_of_panel(a), slot_of_panel(b)], None);
         let (a, b) = (self.panel::<E>(a, M), self.panel::<E>(b, N));
         unsafe { product::<E, M, N>(Thread::this(), self.buffer(), a, b) }
     }
@@ -304,7 +313,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) {
         check_staged::<C, E, S>();
-        let limited = self.enter([], slot_of(to));
+        let limited = self.enter::<E>([None, None], slot_of(to));
         unsafe {
             copy::write::<E, S>(Thread::this(), self.buffer(), tile);
             sync_threads();
@@ -317,13 +326,13 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
-        let limited = self.enter([slot_of(from)], slot_of(to));
+        let limited = self.enter::<E>([slot_of(from), None], slot_of(to));
         if from.is_at(to, S::ROWS, S::COLUMNS) {
             return;
         }
         let (boxes, from) = (S::COLUMNS as u32 * E::SIZE / ROW, self.tile::<E, S>(from));
         self.for_targets::<E>(to, S::ROWS, S::COLUMNS, |to| unsafe {
-            copy::pass::<C>(Thread::this(), S::ROWS, boxes, &from, to)
+            copy::pass::<C>(Thread::this(), S::ROWS, 0..boxes, &from, to)
         });
         self.leave(limited, slot_of(to));
     }
@@ -331,11 +340,13 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
         const { assert!(M % 64 == 0, "a panel that is sent has a multiple of 64 rows") };
-        let limited = self.enter([slot_of_panel(from)], Some(to));
-        let from = self.panel::<E>(from, M);
-        let boxes = tiles(from.bytes, ROW);
+        let limited = self.enter::<E>([slot_of_panel(from), None], Some(to));
+        let (first, count) = to.boxes(tiles(to.arg.columns * E::SIZE, ROW));
+        let (boxes, from) = (first..first + count, self.panel::<E>(from, M));
         let to_slot = Place::Slot(*to);
-        self.for_targets::<E>(&to_slot, M, 0, |to| unsafe { copy::pass::<C>(Thread::this(), M, boxes, &from, to) });
+        self.for_targets::<E>(&to_slot, M, 0, |to| unsafe {
+            copy::pass::<C>(Thread::this(), M, boxes.clone(), &from, to)
+        });
         self.leave(limited, Some(to));
     }
 

@@ -1,5 +1,7 @@
 //! Tiles and panels on their way between memory, the staging buffer and registers, by all threads of a CTA.
 
+use core::ops::Range;
+
 use super::area::{Area, PIECE, PIECES};
 use super::thread::{BLOCK_ROWS, Thread, block_columns};
 use crate::element::Element;
@@ -39,9 +41,9 @@ fn piece(thread: Thread, threads: u32, index: usize) -> Piece {
 /// # Safety
 /// The areas must be there, and all threads of the CTA take part.
 #[inline(always)]
-pub(super) unsafe fn pass<C: Config>(thread: Thread, rows: usize, boxes: u32, from: &Area, to: &Area) {
+pub(super) unsafe fn pass<C: Config>(thread: Thread, rows: usize, boxes: Range<u32>, from: &Area, to: &Area) {
     let count = share(rows, threads(C::ROWS));
-    for index in 0..boxes {
+    for index in boxes {
         for first in (0..count).step_by(BATCH) {
             let mut words = [[0; 4]; BATCH];
             for (offset, words) in words.iter_mut().enumerate().take(count - first) {

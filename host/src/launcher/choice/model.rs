@@ -209,7 +209,11 @@ impl Model<'_> {
             Order::PeersFirst | Order::Other => 0,
         };
         let before_us = if self.choice.fused { 0.0 } else { self.waves(from) as f64 * self.tile_us(from) };
-        let us = (transfer_us - before_us - (own / self.ctas(to)) as f64 * self.tile_us(to)).max(0.0);
+        let hidden_us = before_us + (own / self.ctas(to)) as f64 * self.tile_us(to);
+        // Where slots are cut, the first tiles begin with the first pieces and go on while the others arrive.
+        let part = 1.0 / transfer.pieces as f64;
+        let first_us = self.latency_us(channel) + part * micros(transfer.bytes() as f64, rate);
+        let us = (first_us.max(transfer_us - (1.0 - part) * self.tile_us(to)) - hidden_us).max(0.0);
         Exposed { us, hidden: 1.0 - us / transfer_us }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Transfer {
     /// The ranks that each goes to.
     pub receivers: u32,
     pub slot_bytes: u64,
+    /// Pieces of a slot, each with a signal of its own.
+    pub pieces: u32,
     pub sender: Option<usize>,
     pub receiver: Option<usize>,
 }
@@ -72,7 +74,7 @@ impl Transfer {
 
     /// Signals that leave the rank.
     pub fn signals(&self) -> u64 {
-        self.slots.saturating_mul(self.receivers.into())
+        self.slots.saturating_mul(self.receivers.into()).saturating_mul(self.pieces.into())
     }
 }
 
@@ -168,7 +170,8 @@ impl Transfer {
             name: channel.name,
             slots,
             receivers,
-            slot_bytes: channel.item.size(element, sizes)?.1,
+            slot_bytes: channel.item.size(element, sizes)?.bytes,
+            pieces: channel.pieces(sizes)?,
             sender: kernel.stages.iter().position(|stage| stage.sends.contains(&index)),
             receiver: kernel.stages.iter().position(|stage| stage.receives.contains(&index)),
         })

@@ -69,6 +69,9 @@ impl Timeline {
             about.insert("channel".into(), channel.name.into());
             about.insert("slot".into(), coordinates(&event.slot).into());
         }
+        if event.piece != NONE {
+            about.insert("piece".into(), event.piece.into());
+        }
         if event.peer != NONE {
             about.insert("peer".into(), event.peer.into());
         }

@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use entwine_device::abi::{MAX_AXES, NONE};
+use entwine_device::abi::{ChannelArg, MAX_AXES, NONE};
 pub use entwine_device::log::{EventKind, Recorder};
 
 pub use self::clocks::Clock;
@@ -53,19 +53,21 @@ pub struct Event {
     pub channel: u32,
     /// The slot's coordinates; [`NONE`] beyond the channel's arity.
     pub slot: [u32; MAX_AXES],
+    /// The piece of the slot, or [`NONE`] where slots are sent as a whole.
+    pub piece: u32,
     /// The rank that was sent to, or received from; [`NONE`] for all others, or where it can't be told.
     pub peer: u32,
     /// When: nanoseconds from the first event of the launch, on the clock of rank 0.
     pub at: u64,
 }
 
-/// A slot of one receiver: channel, coordinates, and the receiver's rank.
-type Arrival = (u32, [u32; MAX_AXES], u32);
+/// A slot of one receiver, or a piece of it: channel, coordinates, piece, and the receiver's rank.
+type Arrival = (u32, [u32; MAX_AXES], u32, u32);
 
 impl Event {
     /// The slots that a send fills, or the one that a receive waited for.
     fn arrivals(&self, world: u32) -> Vec<Arrival> {
-        let of = |receiver| (self.channel, self.slot, receiver);
+        let of = |receiver| (self.channel, self.slot, self.piece, receiver);
         match self.kind {
             EventKind::Send if self.peer == NONE => (0..world).filter(|rank| *rank != self.rank).map(of).collect(),
             EventKind::Send => vec![of(self.peer)],
@@ -76,17 +78,17 @@ impl Event {
 }
 
 impl Timeline {
-    /// Reads a launch's log. `slots` has each channel's extents; `one_clock` says that all ranks have the same.
+    /// Reads a launch's log, with the channels as the launch had them; `one_clock` says that all ranks have the same.
     pub(crate) fn new(
         kernel: &'static KernelSpec,
         world: usize,
-        slots: &[[u32; MAX_AXES]],
+        channels: &[ChannelArg],
         rows: &[Row],
         one_clock: bool,
         called: Instant,
     ) -> Self {
         let dropped = rows.iter().map(|row| row.dropped).sum();
-        let mut timed = read::events(kernel, slots, rows);
+        let mut timed = read::events(kernel, channels, rows);
         let clocks = if one_clock { vec![Clock::SHARED; world] } else { clocks::estimate(&timed, world) };
         for (event, at) in &mut timed {
             *at -= clocks[event.rank as usize].offset_ns;
@@ -225,8 +227,8 @@ mod testing {
         let mut entries = Vec::new();
         for &(kind, peer, at) in events {
             let of = if peer != NOBODY || kind == EventKind::Begin { 0 } else { NOBODY };
-            let slot = if kind == EventKind::Send { rank } else { peer };
-            entries.push(Mark { kind, of, peer, slot }.entry(at));
+            let signal = if kind == EventKind::Send { rank } else { peer };
+            entries.push(Mark { kind, of, peer, signal }.entry(at));
             if kind == EventKind::Begin && recorder != Recorder::Math {
                 entries.push(coordinates([rank, cta, 0, NONE]));
             }
@@ -235,7 +237,8 @@ mod testing {
     }
 
     pub(super) fn timeline(world: usize, rows: &[Row], one_clock: bool) -> Timeline {
-        Timeline::new(&SPEC, world, &[[world as u32, 1, 1, 1]], rows, one_clock, Instant::now())
+        let channel = ChannelArg { slots: [world as u32, 1, 1, 1], pieces: 1, ..ChannelArg::default() };
+        Timeline::new(&SPEC, world, &[channel], rows, one_clock, Instant::now())
     }
 
     /// Two ranks on one clock: rank 0 computes and receives what rank 1 sends.

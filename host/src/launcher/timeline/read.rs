@@ -1,6 +1,6 @@
 //! Events, as a log's rows tell of them.
 
-use entwine_device::abi::{MAX_AXES, NONE};
+use entwine_device::abi::{ChannelArg, MAX_AXES, NONE};
 use entwine_device::log::{EventKind, Mark, NOBODY, Recorder};
 
 use super::Event;
@@ -8,22 +8,22 @@ use crate::log::Row;
 use crate::spec::{Extent, KernelSpec};
 
 /// The events of all rows, each with its time on its rank's clock.
-pub(super) fn events(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], rows: &[Row]) -> Vec<(Event, i64)> {
+pub(super) fn events(kernel: &KernelSpec, channels: &[ChannelArg], rows: &[Row]) -> Vec<(Event, i64)> {
     let mut events = Vec::new();
     for cta in rows.chunk_by(|a, b| (a.rank, a.cta) == (b.rank, b.cta)) {
         let known = cta.iter().find(|row| row.recorder == Recorder::Communication);
-        let known: Vec<_> = known.map(|row| decode(kernel, slots, row, &[])).unwrap_or_default();
+        let known: Vec<_> = known.map(|row| decode(kernel, channels, row, &[])).unwrap_or_default();
         let tiles: Vec<_> =
             known.iter().filter(|(event, _)| event.kind == EventKind::Begin).map(|(event, _)| event.tile).collect();
         for row in cta {
-            events.extend(decode(kernel, slots, row, &tiles));
+            events.extend(decode(kernel, channels, row, &tiles));
         }
     }
     events
 }
 
 /// A row's events. `tiles` are those of the math warpgroups, which note none.
-fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u32; MAX_AXES]]) -> Vec<(Event, i64)> {
+fn decode(kernel: &KernelSpec, channels: &[ChannelArg], row: &Row, tiles: &[[u32; MAX_AXES]]) -> Vec<(Event, i64)> {
     let mut events: Vec<(Event, i64)> = Vec::new();
     let mut entries = row.entries.iter();
     let mut tiles = tiles.iter();
@@ -32,7 +32,7 @@ fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u
         let at = at as i64;
         let mut push = |kind, stage, tile| {
             let channel = if kind == EventKind::Begin { NOBODY } else { mark.of };
-            let extents = slots.get(channel as usize);
+            let of = channels.get(channel as usize);
             let axes = kernel.channels.get(channel as usize).map_or(&[][..], |channel| channel.slots);
             let arity = axes.len();
             // A receiver knows its sender by the slot alone, and takes the first coordinate for it if there are as many as
@@ -45,8 +45,9 @@ fn decode(kernel: &KernelSpec, slots: &[[u32; MAX_AXES]], row: &Row, tiles: &[[u
                 recorder: row.recorder,
                 stage,
                 tile,
-                channel: if extents.is_some() { channel } else { NONE },
-                slot: extents.map_or([NONE; MAX_AXES], |extents| split(mark.slot, extents, arity)),
+                channel: if of.is_some() { channel } else { NONE },
+                slot: of.map_or([NONE; MAX_AXES], |of| split(mark.signal / of.pieces, &of.slots, arity)),
+                piece: of.map_or(NONE, |of| if of.pieces > 1 { mark.signal % of.pieces } else { NONE }),
                 peer: if mark.peer == NOBODY || !told { NONE } else { mark.peer },
                 at: 0,
             };
@@ -134,11 +135,17 @@ mod tests {
     fn a_sender_that_the_slot_does_not_tell_is_not_named() {
         let item =
             ItemSpec::Tile { element: ElementSpec::Variant, rows: Extent::TileRows, columns: Extent::TileColumns };
-        let channel = ChannelSpec { slots: &[Extent::Dim(0), Extent::Dim(1)], item, ..SPEC.channels[0] };
+        let channel = ChannelSpec {
+            slots: &[Extent::Dim(0), Extent::Dim(1)],
+            item,
+            pieces: Extent::Literal(1),
+            ..SPEC.channels[0]
+        };
         let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };
         let row = row(0, 0, Recorder::Whole, &[(Send, 1, 1), (Wait, 1, 2), (Ready, 1, 3)]);
+        let channel = ChannelArg { slots: [2, 1, 1, 1], pieces: 1, ..ChannelArg::default() };
         let peers =
-            |spec| events(spec, &[[2, 1, 1, 1]], slice::from_ref(&row)).iter().map(|(event, _)| event.peer).collect();
+            |spec| events(spec, &[channel], slice::from_ref(&row)).iter().map(|(event, _)| event.peer).collect();
         let told: Vec<_> = peers(&SPEC);
         assert_eq!(told, [1, 1, 1]);
         let told: Vec<_> = peers(&spec);

@@ -9,7 +9,7 @@ use syn::{Block, Expr, ExprMethodCall};
 
 use super::slot_is_complete;
 use crate::errors::Errors;
-use crate::model::{Channel, Port, Route, Stage};
+use crate::model::{Channel, Holds, Port, Route, Stage};
 use crate::tokens::mentions;
 
 /// Checks that the body does with a channel what its parameter says, and names its slots in full.
@@ -24,6 +24,9 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
     for call in &found.calls {
         if let Some(Expr::Array(slot)) = call.slot {
             slot_is_complete(slot, channel, errors);
+        }
+        if let Some(piece) = call.piece {
+            pieces_exist(piece, call, channel, errors);
         }
     }
     for (call, method) in called(Action::Load) {
@@ -68,6 +71,25 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
     }
 }
 
+/// A piece is one of a panel that is cut, and is stored: what is loaded is the whole panel.
+fn pieces_exist(piece: &Ident, call: &PortCall, channel: &Channel, errors: &Errors) {
+    let name = &channel.name;
+    match &channel.holds {
+        Holds::Tile { .. } => {
+            errors.at(piece, format!("`{name}` holds tiles, which are sent as a whole: leave `piece` out"))
+        }
+        Holds::Panel { .. } if channel.pieces.is_none() => errors.at(
+            piece,
+            format!("the panels of `{name}` are sent as a whole: `#[channel(…, pieces = k / 64)]` cuts them"),
+        ),
+        Holds::Panel { .. } => {
+            if let Some((Action::Load, _)) = call.action {
+                errors.at(piece, "a panel is loaded as a whole: what uses it waits for each piece as it comes to it");
+            }
+        }
+    }
+}
+
 /// A store says whom it is for, unless the route does.
 fn routed(call: &PortCall, method: &Ident, name: &Ident, channel: &Channel, errors: &Errors) {
     match (channel.route, call.to) {
@@ -93,10 +115,11 @@ struct PortUse<'a> {
     escapes: bool,
 }
 
-/// `port.to(…).slot(…).load()`, each part where it is written.
+/// `port.to(…).slot(…).piece(…).store(…)`, each part where it is written.
 struct PortCall<'a> {
     to: Option<&'a Ident>,
     slot: Option<&'a Expr>,
+    piece: Option<&'a Ident>,
     action: Option<(Action, &'a Ident)>,
     /// Every tile comes here: no branch, loop or closure is around it.
     always: bool,
@@ -148,6 +171,7 @@ impl<'a> Visit<'a> for Finder<'a> {
         self.found.calls.push(PortCall {
             to: method("to").map(|call| &call.method),
             slot: method("slot").and_then(|call| call.args.first()),
+            piece: method("piece").map(|call| &call.method),
             action,
             always: self.depth == 0,
         });

@@ -61,7 +61,7 @@ fn first_paragraph(attributes: &[Attribute]) -> String {
 
 /// The paragraph that a channel's documentation gains.
 pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
-    let Channel { slots, holds, route, carriage, into, .. } = &kernel.channels[index];
+    let Channel { slots, holds, route, carriage, into, pieces, .. } = &kernel.channels[index];
     let holds = match holds {
         Holds::Tile { element, rows, columns, .. } => format!("`Tile<{element}, {rows}, {columns}>`"),
         Holds::Panel { element, rows, columns, .. } => format!("`Panel<{element}, {rows}>` of `{columns}` columns"),
@@ -81,8 +81,9 @@ pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
         (None, None) => "pushed by the sender or pulled by the receiver, as the launcher chooses".into(),
     };
     let slots = axes(slots);
+    let cut = pieces.as_ref().map(|pieces| format!(" in `{pieces}` pieces")).unwrap_or_default();
     appended(&format!(
-        "Slots `{slots}` of {holds}, each to {route}, {movement}. Sent by {senders}, received by {receivers}."
+        "Slots `{slots}` of {holds}{cut}, each to {route}, {movement}. Sent by {senders}, received by {receivers}."
     ))
 }
 

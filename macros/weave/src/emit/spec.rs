@@ -104,6 +104,10 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
         }
         None => quote!(Option::None),
     };
+    let pieces = match &channel.pieces {
+        Some(pieces) => pieces.in_spec(dims),
+        None => Extent::Literal(1).in_spec(dims),
+    };
     let acknowledged = channel.unacknowledged.is_none();
     quote! {
         ChannelSpec {
@@ -113,6 +117,7 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
             route: Route::#route,
             carriage: #carriage,
             into: #into,
+            pieces: #pieces,
             acknowledged: #acknowledged,
         }
     }

@@ -10,7 +10,7 @@ use crate::extent::Extent;
 use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route};
 use crate::setting::{Settings, name};
 
-const KEYS: [&str; 7] = ["slots", "route", "by", "columns", "senders", "acknowledge", "into"];
+const KEYS: [&str; 8] = ["slots", "route", "by", "columns", "pieces", "senders", "acknowledge", "into"];
 const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`";
 
 /// Parses a channel; `None` where it is not even clear what it holds.
@@ -55,6 +55,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     if let (Some(_), Some((Carriage::Pull, written))) = (&into, &carriage) {
         errors.at(written, "what lies in its receiver's matrix is pushed there: leave `by` out");
     }
+    let pieces = settings.take("pieces").map(|written| pieces(&written, &item.fields, errors));
 
     let Some(field) = only_field(&item.fields) else {
         errors.at(&item.fields, HOLDS);
@@ -73,9 +74,22 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         route: route.map_or(Route::One, |(route, _)| route),
         carriage: carriage.map(|(carriage, _)| carriage).or(only_push),
         into,
+        pieces,
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })
+}
+
+/// Into how many pieces panels are cut; one, where that is not understood.
+fn pieces(written: &Expr, fields: &Fields, errors: &Errors) -> Extent {
+    if only_field(fields).and_then(|field| generic_type(&field.ty)).is_some_and(|(kind, _)| kind == "Tile") {
+        errors.at(written, "`pieces` is for channels of panels: a tile is sent as a whole");
+    }
+    let pieces = errors.keep(Extent::parse(written)).unwrap_or(Extent::Literal(1));
+    if pieces.constant((1, 1)) == Some(0) {
+        errors.at(written, "a panel is cut into one piece or more: `pieces = k / 64`");
+    }
+    pieces
 }
 
 /// The only field of `struct Name(Field);`.
