@@ -9,12 +9,13 @@ use entwine::prelude::*;
 pub mod all_gather_gemm_relu2 {
     use super::*;
 
-    #[channel(slots = [world, m / world / BM], route = peers, columns = k)]
+    #[channel(slots = [world, m / world / BM], route = peers, columns = k, pieces = 128 / (m / world / BM + 1))]
     pub struct Gathered(Panel<T, BM>);
 
-    #[stage(grid = [m / world / BM], ctas = 8)]
-    fn gather(at: At<1>, #[shape(m / world, k)] a: &Matrix<T>, #[send] gathered: Gathered) {
-        gathered.slot([at.rank(), at[0]]).store(a.row_panel(at[0]));
+    #[stage(grid = [128 / (m / world / BM + 1), m / world / BM], order = row_major, carrier = mover)]
+    fn gather(at: At<2>, #[shape(m / world, k)] a: &Matrix<T>, #[send] gathered: Gathered) {
+        let [piece, row] = at.coordinates();
+        gathered.slot([at.rank(), row]).piece(piece).store(a.row_panel(row));
     }
 
     #[stage(grid = [world, m / world / BM, n / BN], order = ring)]

@@ -81,7 +81,7 @@ pub fn missing_sum(ranks: &Ranks) -> Result<()> {
 
 /// Case 15, for a panel that goes to every rank, where all of a row's tiles wait for it.
 pub fn missing_panel(ranks: &Ranks) -> Result<()> {
-    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], None, "multiply", |fault| {
+    missing_signal::<AllGather>(ranks, "Gathered", &[1, 0], Some(0), "multiply", |fault| {
         [1, 0].into_iter().chain(fault.tile.iter().copied().skip(2)).collect()
     })
 }
