@@ -1,8 +1,8 @@
 //! How long it takes from the call of a launch on the host to the first CTA on each GPU.
 
 use std::fs;
+use std::hint;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,8 @@ use crate::probe::{Probe, Reading, on_host};
 use crate::shapes::{Model, Operation, Shape};
 use crate::watchdog;
 
-/// Idle time before each launch: longer than any call of the driver may still work on the last one.
+/// Time between launches: longer than any call of the driver may still work on the last one. The host's thread is busy
+/// meanwhile, as that of a program is which launches all the time: a core that slept is slow at first.
 const IDLE: Duration = Duration::from_millis(2);
 const WARM_UP: usize = 20;
 
@@ -119,7 +120,7 @@ fn measure(options: &Options, world: &World) -> Result<Latency> {
 
     let mut calls = Vec::new();
     for repeat in 0..WARM_UP + repeats {
-        thread::sleep(IDLE);
+        pass(IDLE);
         let begun = Instant::now();
         let launch = kernel.launch(&inputs[repeat % inputs.len()], &mut output)?;
         let time = begun.elapsed();
@@ -132,7 +133,7 @@ fn measure(options: &Options, world: &World) -> Result<Latency> {
     for repeat in 0..WARM_UP.min(3) + repeats {
         let read = || probes.iter().map(Probe::read).collect::<Result<Vec<_>>>();
         let before = read()?;
-        thread::sleep(IDLE);
+        pass(IDLE);
         let timeline = kernel.record(&inputs[repeat % inputs.len()], &mut output)?;
         let after = read()?;
         if repeat >= WARM_UP.min(3) {
@@ -178,6 +179,14 @@ fn spread(timeline: &Timeline) -> f64 {
     let firsts: Vec<_> = events.filter_map(|rank| rank.iter().map(|event| event.at).min()).collect();
     let last = firsts.iter().max().copied().unwrap_or(0);
     (last - firsts.iter().min().copied().unwrap_or(0)) as f64 / 1e3
+}
+
+/// Lets time pass.
+fn pass(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        hint::spin_loop();
+    }
 }
 
 fn micros(time: Duration) -> f64 {

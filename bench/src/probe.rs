@@ -82,6 +82,9 @@ impl Probe {
         unsafe {
             let module = result::module::load_data(ptx.as_ptr().cast()).context("couldn't load the probe")?;
             let function = result::module::get_function(module, c"answer".into())?;
+            // As the kernels have it, so that the SMs need not be set anew between the two.
+            let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            sys::cuFuncSetAttribute(function, carveout, 100).result()?;
             let mailbox = result::malloc_host(size_of::<[AtomicU64; 3]>(), flags)?.cast::<[AtomicU64; 3]>();
             ptr::write(mailbox, Default::default());
             Ok(Probe { context, stream: stream.clone(), module, function, mailbox })

@@ -29,7 +29,7 @@ pub struct KernelSpec {
     pub variants: &'static [VariantSpec],
 }
 
-/// The device code of a kernel's crate. The entries are the same in each.
+/// The device code of a kernel's crate. The entries are the same in each, but for tiles that not every target has.
 #[derive(Debug)]
 pub struct DeviceCode {
     /// The GPUs that it is for.
@@ -41,11 +41,13 @@ pub struct DeviceCode {
 }
 
 /// The GPUs that device code is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// Hopper, with its architecture-specific instructions: compute capability 9.0 alone.
+    #[serde(rename = "sm_90a")]
     Sm90a,
     /// Every GPU from Ampere on: compute capability 8.0 and later.
+    #[serde(rename = "sm_80")]
     Sm80,
 }
 
@@ -58,6 +60,14 @@ impl Target {
         match self {
             Target::Sm90a => capability == (9, 0),
             Target::Sm80 => capability >= (8, 0),
+        }
+    }
+
+    /// Whether its code has entries for a tile of this size, where a kernel has a variant for it.
+    pub fn has_tile(self, (_, columns): (u32, u32)) -> bool {
+        match self {
+            Target::Sm90a => true,
+            Target::Sm80 => columns.is_multiple_of(64),
         }
     }
 

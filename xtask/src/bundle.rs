@@ -26,12 +26,14 @@ pub fn make(directory: &Path) -> Result<()> {
     }
     fs::create_dir_all(&binaries)?;
 
+    let demo = demo_binary()?;
     let release = ["--release", "--config", "profile.release.strip=true"];
-    let mut programs = cargo(&["build", "--bins", "--package", EXAMPLES, "--package", BENCH, "--package", TESTS]);
+    let mut programs = cargo(&["build", "--bin", &demo, "--bin", BENCH, "--bin", GPU_TESTS]);
+    programs.args(["--package", EXAMPLES, "--package", BENCH, "--package", TESTS]);
     copy_executables(programs.args(release), &binaries)?;
 
     let script = directory.join("run");
-    fs::write(&script, run_script(&demo_binary()?))?;
+    fs::write(&script, run_script(&demo))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     let size = size(&binaries)?;
     println!("{}: {:.1} MB", directory.display(), size as f64 / 1e6);

@@ -11,7 +11,7 @@ use crate::log::EventLog;
 use crate::platform::{Program, Replay, Run, Schedule};
 use crate::region::{Layout, Region};
 use crate::request::Request;
-use crate::spec::KernelSpec;
+use crate::spec::{KernelSpec, Target};
 use crate::world::World;
 
 /// A kernel that is ready to start on every rank of a world.
@@ -21,6 +21,8 @@ pub(crate) struct Loaded {
     program: Arc<dyn Program>,
     /// The program that keeps a log, once it was asked for.
     logging: OnceLock<Arc<dyn Program>>,
+    /// The last log: the first launch after memory was allocated takes the driver longer than others do.
+    log: Mutex<Option<Arc<EventLog>>>,
     state: Mutex<State>,
 }
 
@@ -50,12 +52,24 @@ impl Loaded {
     /// Makes every variant of the kernel ready on every rank.
     pub fn new(spec: &'static KernelSpec, world: &World) -> Result<Self, Error> {
         let program = world.platform().load(spec, false)?;
-        Ok(Loaded { spec, world: world.clone(), program, logging: OnceLock::new(), state: Mutex::default() })
+        Ok(Loaded {
+            spec,
+            world: world.clone(),
+            program,
+            logging: OnceLock::new(),
+            log: Mutex::default(),
+            state: Mutex::default(),
+        })
     }
 
     /// The kernel's name.
     pub fn name(&self) -> &'static str {
         self.spec.name
+    }
+
+    /// What its device code is for; `None` on simulated ranks.
+    pub fn target(&self) -> Option<Target> {
+        self.program.target()
     }
 
     /// The world that it was loaded for.
@@ -76,7 +90,13 @@ impl Loaded {
     /// An empty log for a launch that keeps one.
     pub fn log(&self, request: &Request) -> Result<Arc<EventLog>, Error> {
         let ctas = self.logging()?.resident(request.variant());
-        Ok(Arc::new(EventLog::new(&self.world, ctas, request.log_capacity(ctas))?))
+        let capacity = request.log_capacity(ctas);
+        let mut last = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(unused) = last.as_ref().filter(|log| Arc::strong_count(log) == 1 && log.is_for(ctas, capacity)) {
+            unused.clear()?;
+            return Ok(unused.clone());
+        }
+        Ok(last.insert(Arc::new(EventLog::new(&self.world, ctas, capacity)?)).clone())
     }
 
     /// Starts a launch on every rank that keeps a log.

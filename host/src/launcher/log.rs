@@ -38,6 +38,17 @@ impl EventLog {
         Ok(EventLog { ranks, ctas, capacity })
     }
 
+    /// Whether it is such a log, too.
+    pub fn is_for(&self, ctas: u32, capacity: u64) -> bool {
+        (self.ctas, self.capacity) == (ctas, capacity)
+    }
+
+    /// Empties it. Nothing may be writing to it.
+    pub fn clear(&self) -> Result<(), Error> {
+        let bytes = log::bytes(self.ctas, self.capacity) as usize;
+        self.ranks.iter().try_for_each(|memory| memory.fill(Area::flat(0, bytes), &[0]))
+    }
+
     /// Lets a rank's launch write to it.
     pub fn apply(&self, rank: usize, head: &mut Head) {
         head.log = self.ranks[rank].address();

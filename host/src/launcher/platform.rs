@@ -8,7 +8,7 @@ use cudarc::driver::CudaContext;
 use entwine_device::abi::MatrixArg;
 
 use crate::error::Error;
-use crate::spec::{ElementType, KernelSpec};
+use crate::spec::{ElementType, KernelSpec, Target};
 
 /// The machines behind a world's ranks.
 pub(crate) trait Platform: Send + Sync {
@@ -109,7 +109,10 @@ impl Area {
 
 /// A loaded kernel.
 pub(crate) trait Program: Send + Sync {
-    /// How many CTAs of a variant are resident at once on each rank.
+    /// What its device code is for; `None` on simulated ranks.
+    fn target(&self) -> Option<Target>;
+
+    /// How many CTAs of a variant are resident at once on each rank. There must be code for its tile.
     fn resident(&self, variant: usize) -> u32;
 
     /// Refuses streams that work can't be started on.

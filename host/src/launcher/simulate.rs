@@ -10,7 +10,7 @@ use entwine_device::cpu::{Fabric, Launch};
 use crate::error::Error;
 use crate::host_memory::HostBlock;
 use crate::platform::{GpuKind, Memory, Platform, Program, Replay, Run, Schedule, Work};
-use crate::spec::{ElementType, KernelSpec};
+use crate::spec::{ElementType, KernelSpec, Target};
 
 /// Ranks that share a fabric.
 pub(crate) struct SimulatedRanks(Arc<Shared>);
@@ -93,6 +93,10 @@ struct SimulatedKernel {
 }
 
 impl Program for SimulatedKernel {
+    fn target(&self) -> Option<Target> {
+        None
+    }
+
     fn resident(&self, _variant: usize) -> u32 {
         self.ranks.ctas
     }

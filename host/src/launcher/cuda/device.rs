@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
 
 use super::driver::During;
+use super::events::Events;
 use super::gate::Gate;
 use crate::error::Error;
 
@@ -24,6 +25,8 @@ pub(super) struct Device {
     pub launches: Arc<CudaStream>,
     /// Copies go here: they pass by a running launch.
     pub copies: Arc<CudaStream>,
+    /// For the ends of launches.
+    pub events: Events,
     /// SMs.
     pub processors: u32,
     /// The same for all of a world.
@@ -48,6 +51,7 @@ impl Device {
             copies: context.new_stream().during(ordinal, "make a stream")?,
             name: context.name().during(ordinal, "ask for its name")?,
             processors: processors.during(ordinal, "count its SMs")? as u32,
+            events: Events::default(),
             context,
             gate,
         })
@@ -56,6 +60,11 @@ impl Device {
     /// Calls the driver with this GPU current.
     pub fn with<T>(&self, action: &'static str, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, Error> {
         self.context.bind_to_thread().and_then(|()| call()).during(self.ordinal, action)
+    }
+
+    /// An event that nobody else holds.
+    pub fn unused_event(&self) -> Result<Arc<CudaEvent>, Error> {
+        self.events.unused(&self.context).during(self.ordinal, "make an event")
     }
 
     /// Enqueues copies, and waits for them.

@@ -5,7 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cudarc::driver::CudaEvent;
 
 /// The end of each rank's last launch.
-pub(super) type Last = Vec<Option<Arc<CudaEvent>>>;
+pub(super) type Last = Vec<Option<End>>;
+
+/// The end of a rank's share of a launch.
+#[derive(Clone)]
+pub(super) struct End {
+    pub event: Arc<CudaEvent>,
+    /// On the rank's own stream, where whatever follows waits for it anyway.
+    pub on_own_stream: bool,
+}
 
 /// Held while a launch is started on one rank after the other, so that all ranks see the same order; and while memory
 /// is allocated or freed, be it for modules or graphs, which may block behind a rank that waits for one which has not

@@ -9,7 +9,7 @@ use cudarc::driver::{CudaEvent, CudaStream, result, sys};
 use entwine_device::abi::Control;
 
 use super::device::Device;
-use super::gate::Last;
+use super::gate::{End, Last};
 use super::graph::GpuGraph;
 use super::module::{Function, Module};
 use crate::error::Error;
@@ -32,7 +32,7 @@ pub(super) struct GpuKernel {
 }
 
 struct Variant {
-    /// Its entry on each rank.
+    /// Its entry on each rank; none where the target has no such tile.
     functions: Vec<Function>,
     /// CTAs that are resident at once on each rank.
     resident: u32,
@@ -46,7 +46,11 @@ impl GpuKernel {
         modules: Arc<[Module]>,
         start_limit: Duration,
     ) -> Result<Self, Error> {
+        let target = modules[0].target();
         let variants = spec.variants.iter().map(|variant| {
+            if !target.has_tile(variant.tile) {
+                return Ok(Variant { functions: Vec::new(), resident: 0 });
+            }
             let mut prepared = Variant { functions: Vec::new(), resident: u32::MAX };
             for module in modules.iter() {
                 let (function, resident) = module.variant(spec, variant)?;
@@ -60,13 +64,17 @@ impl GpuKernel {
             devices: devices.to_vec(),
             start_limit,
             variants: variants.collect::<Result<_, Error>>()?,
-            target: modules[0].target(),
+            target,
             _modules: modules,
         })
     }
 }
 
 impl Program for GpuKernel {
+    fn target(&self) -> Option<Target> {
+        Some(self.target)
+    }
+
     fn resident(&self, variant: usize) -> u32 {
         self.variants[variant].resident
     }
@@ -197,13 +205,13 @@ impl GpuKernel {
     ) -> Result<Arc<dyn Run>, Error> {
         let own = || self.devices.iter().map(|device| device.launches.clone()).collect();
         let streams = schedule.streams.map_or_else(own, <[_]>::to_vec);
-        let events = self.devices.iter().map(|device| device.with("make an event", || device.context.new_event(None)));
-        let ends: Vec<_> = events.map(|event| event.map(Arc::new)).collect::<Result<_, Error>>()?;
+        let on_own_stream = schedule.streams.is_none();
         let mut last = self.devices[0].gate.lock();
+        let end = |device: &Arc<Device>| device.unused_event();
         let run = GpuRun {
             kernel: self.spec.name,
             devices: self.devices.clone(),
-            ends,
+            ends: self.devices.iter().map(end).collect::<Result<_, _>>()?,
             before: last.clone(),
             regions: if self.spec.channels.is_empty() { Vec::new() } else { waits.regions },
             deadline: waits.deadline,
@@ -211,22 +219,29 @@ impl GpuKernel {
             _graph: graph,
         };
         for (device, stream) in self.devices.iter().zip(&streams) {
-            let earlier = last.iter().enumerate().filter(|(rank, _)| schedule.fenced || *rank == device.rank);
-            for event in earlier.filter_map(|(_, event)| event.as_ref()) {
-                device.with("put launches in order", || stream.wait(event))?;
+            for (rank, end) in last.iter().enumerate() {
+                let (own, Some(end)) = (rank == device.rank, end) else { continue };
+                let follows_anyway = own && on_own_stream && end.on_own_stream;
+                if (own || schedule.fenced) && !follows_anyway {
+                    device.with("put launches in order", || stream.wait(&end.event))?;
+                }
             }
         }
-        for (rank, device) in self.devices.iter().enumerate() {
-            let (stream, end) = (&streams[rank], &run.ends[rank]);
-            let launched =
-                launch(device, stream).and_then(|()| device.with("mark the end of a launch", || end.record(stream)));
-            if let Err(error) = launched {
-                // The ranks that have begun would wait for this one for ever.
-                abort(&run.devices, &run.regions);
-                run.drain()?;
-                return Err(error);
-            }
-            last[rank] = Some(end.clone());
+        // The ends are marked when all ranks have begun: what is done between two ranks' starts keeps one waiting.
+        let mut ranks = self.devices.iter().zip(&streams);
+        let failed = ranks.find_map(|(device, stream)| launch(device, stream).err().map(|error| (device.rank, error)));
+        let begun = failed.as_ref().map_or(self.devices.len(), |(rank, _)| *rank);
+        let mut marked = Ok(());
+        for (device, stream) in self.devices[..begun].iter().zip(&streams) {
+            let event = run.ends[device.rank].clone();
+            marked = marked.and(device.with("mark the end of a launch", || event.record(stream)));
+            last[device.rank] = Some(End { event, on_own_stream });
+        }
+        if let Err(error) = failed.map_or(marked, |(_, error)| Err(error)) {
+            // The ranks that have begun would wait for those that have not for ever.
+            abort(&run.devices, &run.regions);
+            run.drain()?;
+            return Err(error);
         }
         Ok(Arc::new(run))
     }
@@ -298,7 +313,7 @@ impl GpuRun {
                 continue;
             }
             thread::sleep(NAP);
-            if turn.is_none() && self.reached(self.before.iter().flatten())? {
+            if turn.is_none() && self.reached(self.before.iter().flatten().map(|end| &end.event))? {
                 turn = Some(Turn { begun: begun(&self.devices, &self.regions)?, since: Instant::now() });
             }
             if let Some(turn) = &mut turn

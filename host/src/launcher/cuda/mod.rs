@@ -3,6 +3,7 @@
 mod capture;
 mod device;
 mod driver;
+mod events;
 mod gate;
 mod graph;
 mod launch;
@@ -114,9 +115,9 @@ impl Platform for Gpus {
 
     fn synchronize(&self) -> Result<(), Error> {
         let last = self.devices[0].gate.lock().clone();
-        for (device, event) in self.devices.iter().zip(last) {
-            if let Some(event) = event {
-                device.with("wait for a launch", || event.synchronize())?;
+        for (device, end) in self.devices.iter().zip(last) {
+            if let Some(end) = end {
+                device.with("wait for a launch", || end.event.synchronize())?;
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::platform::{Area, Memory};
 use crate::spec::ElementType;
 
 /// Rows of the boxes, in the order in which the descriptors lie.
-const BOX_ROWS: [u32; 3] = [64, 128, 256];
+const BOX_ROWS: [u32; 6] = [8, 16, 32, 64, 128, 256];
 /// Bytes of a box's row: the width of the swizzle.
 const BOX_BYTES: u32 = 128;
 /// What a stride must be less than.
