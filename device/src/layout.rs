@@ -30,9 +30,22 @@ pub const fn ring_slot(rows: usize, columns: usize) -> u32 {
     (rows + columns) as u32 * ROW
 }
 
-/// Bytes of the staging buffer: one tile.
+/// Boxes of a tile.
+pub const fn boxes(columns: usize, element: u32) -> u32 {
+    (columns as u32 * element).div_ceil(ROW)
+}
+
+/// The column of a tile, or of a panel, that a box starts at: where the box before it ends, but of the last box of a tile
+/// where it ends with the tile. So no box sticks out, and the columns that two boxes have are the same in both.
+pub const fn box_column(index: u32, columns: u32, element: u32) -> u32 {
+    let width = ROW / element;
+    let (regular, last) = (index * width, columns.saturating_sub(width));
+    if regular < last { regular } else { last }
+}
+
+/// Bytes of the staging buffer: one tile, in boxes.
 pub const fn staging(rows: usize, columns: usize, element: u32) -> u32 {
-    (rows * columns) as u32 * element
+    rows as u32 * boxes(columns, element) * ROW
 }
 
 /// Bytes of the mover's buffer: one box.
@@ -52,4 +65,27 @@ pub const fn ring_depth(rows: usize, columns: usize, element: u32, moves: bool) 
 pub const fn shared_bytes(rows: usize, columns: usize, element: u32, moves: bool) -> u32 {
     let ring = ring_depth(rows, columns, element, moves) * ring_slot(rows, columns);
     HEADER + ring + staging(rows, columns, element) + move_buffer(rows, moves)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_cover_a_tile_and_no_more() {
+        for (columns, element) in [(64, 2), (128, 2), (168, 2), (224, 2), (256, 2), (168, 4), (64, 4)] {
+            let starts = (0..boxes(columns, element)).map(|index| box_column(index, columns as u32, element));
+            let mut covered = 0;
+            for start in starts {
+                assert!(start <= covered && start % 8 == 0, "{columns} columns of {element} bytes");
+                covered = start + ROW / element;
+            }
+            assert_eq!(covered, columns as u32);
+        }
+    }
+
+    #[test]
+    fn a_panel_ends_where_its_last_box_does() {
+        assert_eq!(box_column(3, u32::MAX, 2), 192);
+    }
 }

@@ -51,6 +51,8 @@ pub enum Recorder {
     Communication,
     /// The thread that carries the stages which only move tiles.
     Mover,
+    /// The thread that looks for what arrives for the loader.
+    Poller,
     /// The warpgroups that compute.
     Math,
     /// One that does all of it: a CTA of a simulated rank.
@@ -59,8 +61,10 @@ pub enum Recorder {
 
 impl Recorder {
     /// All of them, in the order of their rows.
-    pub const ALL: [Recorder; 5] =
-        [Recorder::Loader, Recorder::Communication, Recorder::Mover, Recorder::Math, Recorder::Whole];
+    pub const ALL: [Recorder; 6] = {
+        use Recorder::*;
+        [Loader, Communication, Mover, Poller, Math, Whole]
+    };
 }
 
 /// Bytes of an entry.

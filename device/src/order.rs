@@ -70,8 +70,8 @@ impl<const D: usize> Stage<D> {
     }
 
     #[inline(always)]
-    fn begin<R: Role>(&self, role: &R, coordinates: [u32; D]) {
-        role.begin(self.index, named(coordinates));
+    fn begin<R: Role>(&self, role: &R, coordinates: [u32; D], last: bool) {
+        role.begin(self.index, named(coordinates), last);
     }
 }
 
@@ -91,9 +91,10 @@ pub fn walk<const D: usize, R: Role>(
     order: impl Fn(Step<D>) -> [u32; D],
     mut tile: impl FnMut(At<'_, D, R>),
 ) {
-    for turn in 0..stage.tiles_of(role.cta()) {
+    let count = stage.tiles_of(role.cta());
+    for turn in 0..count {
         let coordinates = order(stage.step(role, turn));
-        stage.begin(role, coordinates);
+        stage.begin(role, coordinates, turn + 1 == count);
         tile(At::new(role, coordinates));
     }
 }
@@ -117,7 +118,7 @@ pub fn walk_ready_first<const D: usize, R: Role>(
         role.note(stage.index, named(coordinates(first)));
         let pick = role.first_ready(window & !visited, |bit| slot(coordinates(first + bit)));
         let picked = coordinates(first + pick);
-        stage.begin(role, picked);
+        stage.begin(role, picked, (window & !visited).count_ones() == 1 && first + u64::BITS >= count);
         tile(At::new(role, picked));
         visited |= 1 << pick;
         let done = visited.trailing_ones();

@@ -197,6 +197,12 @@ pub enum PanelPlace {
 }
 
 impl PanelPlace {
+    /// Whether it is there only once it has arrived.
+    #[inline(always)]
+    pub fn arrives(&self) -> bool {
+        matches!(self, PanelPlace::Slot(_))
+    }
+
     /// The number of columns.
     #[inline(always)]
     pub fn columns(&self) -> u32 {

@@ -26,8 +26,8 @@ pub trait Role: Sized {
     /// The tile to name if a fault is to be reported.
     fn note(&self, stage: u32, tile: [u32; MAX_AXES]);
 
-    /// Begins with a tile: the following operations belong to it.
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]);
+    /// Begins with a tile, perhaps the last of those that fall to the CTA in a stage: the following operations belong to it.
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], last: bool);
 
     /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
     /// Blocks only while none has; all roles of the CTA get the same answer.

@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<const M: usize, const N: usize>;
 
-/// The shapes that tiles can have: 64 or 128 rows, and 64, 128, 192 or 256 columns.
+/// The shapes that tiles can have: 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256.
 #[diagnostic::on_unimplemented(
     message = "there is no tile shape `{Self}`",
-    note = "a tile has 64 or 128 rows, and 64, 128, 192 or 256 columns"
+    note = "a tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256"
 )]
 pub trait TileShape: Copy + 'static {
     /// Rows.
@@ -27,15 +27,21 @@ pub trait TileShape: Copy + 'static {
 }
 
 macro_rules! shapes {
-    ($(($m:literal, $n:literal)),+ $(,)?) => {
-        $(impl TileShape for Shape<$m, $n> {
+    ($($n:literal),+ $(,)?) => {
+        $(
+            shapes!(@of 64, $n);
+            shapes!(@of 128, $n);
+        )+
+    };
+    (@of $m:literal, $n:literal) => {
+        impl TileShape for Shape<$m, $n> {
             const ROWS: usize = $m;
             const COLUMNS: usize = $n;
             #[cfg(target_arch = "nvptx64")]
             type Values = [f32; $n / 2];
             #[cfg(target_arch = "nvptx64")]
             type Words = [u32; $n / 4];
-        })+
+        }
     };
 }
-shapes!((64, 64), (64, 128), (64, 192), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256));
+shapes!(64, 128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256);

@@ -6,7 +6,7 @@ use entwine::prelude::*;
 ///
 /// Every CTA multiplies, this rank's own rows first, then those of the ranks after it as they arrive; beside that its
 /// mover sends this rank's rows to all others, a piece of a panel at a time.
-#[entwine::kernel(tiles = [(128, 256), (128, 192), (128, 128)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(128, 256), (128, 224), (128, 192), (128, 168), (128, 128)], elements = [bf16, f16])]
 pub mod all_gather_gemm {
     use super::*;
 

@@ -5,7 +5,7 @@ use entwine::prelude::*;
 /// C = Σ A·Bᵀ over the ranks, on every rank.
 ///
 /// Each rank sums the rows it owns and broadcasts the sums, so that all ranks end with the same bits.
-#[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(128, 256), (128, 192), (128, 128)], elements = [bf16, f16])]
 pub mod gemm_all_reduce {
     use super::*;
 

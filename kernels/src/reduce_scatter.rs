@@ -3,7 +3,7 @@
 use entwine::prelude::*;
 
 /// C = Σ A·Bᵀ over the ranks, each rank keeping the rows it owns.
-#[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(128, 256), (128, 192), (128, 128)], elements = [bf16, f16])]
 pub mod gemm_reduce_scatter {
     use super::*;
 

@@ -10,7 +10,8 @@ use proc_macro::TokenStream;
 /// # The kernel
 /// `#[entwine::kernel(tiles = [(128, 256), …], elements = [bf16, …])]` compiles one variant for each tile and
 /// element: in it `BM` and `BN` are the tile's rows and columns, and `T` is the element. Left out, they are
-/// `[(128, 128)]` and `[bf16]`. Kernels of one crate have different names.
+/// `[(128, 128)]` and `[bf16]`. A tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256; those of no
+/// multiple of 64 are for Hopper alone. Kernels of one crate have different names.
 ///
 /// Other functions of the module may take and return tiles, rows and the like as stages do. Items that mention
 /// `BM`, `BN` or `T` (or others that do) are part of each variant, and not seen from outside.

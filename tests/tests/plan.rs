@@ -9,8 +9,11 @@ use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatte
 /// Width of the residual stream and of the feed-forward layer's inside: llama7b, llama70b, gpt3.
 const MODELS: [(u32, u32); 3] = [(4096, 11008), (8192, 28672), (12288, 49152)];
 const ROWS: [u32; 3] = [512, 2048, 8192];
-/// By model, the rows with which the smaller tile is the faster one.
-const SMALL_TILES: [&[u32]; 3] = [&[512], &[], &[512]];
+/// By model, the fastest tile of a product of 512 rows, of those that the sums' kernels have; with more rows it is the largest.
+const TILES_OF_FEW_ROWS: [(u32, u32); 3] = [(128, 128), (128, 256), (128, 192)];
+/// By model and rows, the fastest tile where rows are gathered.
+const GATHERED: [[(u32, u32); 3]; 3] =
+    [[(128, 168), (128, 168), (128, 256)], [(128, 224), (128, 256), (128, 256)], [(128, 256), (128, 256), (128, 256)]];
 /// By model, the rows with which all tiles are computed at once.
 const ONE_WAVE: [&[u32]; 3] = [&[512], &[512], &[]];
 
@@ -26,10 +29,10 @@ fn of_row(kernel: &'static KernelSpec, model: usize, m: u32) -> Plan {
 
 #[test]
 fn the_faster_tile_is_chosen() {
-    for (model, small) in SMALL_TILES.iter().enumerate() {
+    for (model, tile_of_few_rows) in TILES_OF_FEW_ROWS.into_iter().enumerate() {
         for m in ROWS {
-            let expected = if small.contains(&m) { (128, 128) } else { (128, 256) };
-            for kernel in [&gemm::SPEC, &gemm_reduce_scatter::SPEC, &gemm_all_reduce::SPEC] {
+            let expected = if m == 512 { tile_of_few_rows } else { (128, 256) };
+            for kernel in [&gemm_reduce_scatter::SPEC, &gemm_all_reduce::SPEC] {
                 let plan = of_row(kernel, model, m);
                 assert_eq!(plan.choice.tile, expected, "{plan}");
             }
@@ -38,11 +41,21 @@ fn the_faster_tile_is_chosen() {
 }
 
 #[test]
+fn the_faster_tile_is_chosen_for_a_product_alone() {
+    for (model, few) in [(128, 128), (128, 256), (128, 128)].into_iter().enumerate() {
+        for m in ROWS {
+            let plan = of_row(&gemm::SPEC, model, m);
+            assert_eq!(plan.choice.tile, if m == 512 { few } else { (128, 256) }, "{plan}");
+        }
+    }
+}
+
+#[test]
 fn the_faster_tile_is_chosen_where_rows_are_gathered() {
-    for (hidden, inner) in MODELS {
-        for m in [2048, 8192] {
+    for ((hidden, inner), tiles) in MODELS.into_iter().zip(GATHERED) {
+        for (m, tile) in ROWS.into_iter().zip(tiles) {
             let plan = plan(&all_gather_gemm::SPEC, [m, inner / 2, hidden], 2);
-            assert_eq!(plan.choice.tile, (128, 256), "{plan}");
+            assert_eq!(plan.choice.tile, tile, "{plan}");
         }
     }
 }

@@ -165,10 +165,11 @@ fn skip(reason: &str) {
 fn every_variant_of_a_kernel_has_a_sound_entry() {
     let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
     for (target, module) in [false, true].into_iter().flat_map(kernels) {
-        for variant in &variants {
+        let with_code: Vec<_> = variants.iter().filter(|variant| target.has_tile(variant.tile)).collect();
+        for variant in &with_code {
             assert!(module.entries().any(|entry| entry.name == variant.entry), "{}", variant.entry);
         }
-        assert_eq!(module.entries().count(), variants.len());
+        assert_eq!(module.entries().count(), with_code.len());
         assert_eq!(violations(&module, target), [""; 0]);
         assert_eq!(module.functions_with_local_memory().next(), None);
     }

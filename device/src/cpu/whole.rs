@@ -140,7 +140,7 @@ impl Role for Whole {
         self.cta.note(stage, tile);
     }
 
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], _: bool) {
         self.cta.begin(stage, tile);
     }
 

@@ -3,7 +3,7 @@
 use super::cta::Config;
 use super::signals::Signals;
 use crate::element::Element;
-use crate::layout::ROW;
+use crate::layout::{ROW, box_column};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::shape::TileShape;
@@ -11,8 +11,9 @@ use crate::shape::TileShape;
 /// Where a panel's or a tile's boxes are loaded from.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
-    /// A matrix: boxes by tensor map. An empty matrix has no maps and no boxes; what is read of it is anything.
-    Matrix { maps: u64, column: u32, row: u32, part: u32 },
+    /// The first `columns` columns of a matrix from a place on: boxes by tensor map. An empty matrix has no maps and no boxes;
+    /// what is read of it is anything.
+    Matrix { maps: u64, column: u32, row: u32, part: u32, columns: u32 },
     /// A slot: boxes one after the other, over the link with `limited` others.
     Slot { address: u64, limited: bool },
 }
@@ -22,7 +23,7 @@ impl Source {
     #[inline(always)]
     pub fn panel<C: Config>(signals: &Signals<'_, '_, C>, place: &PanelPlace) -> Source {
         match place {
-            PanelPlace::Matrix(place) => Source::matrix(place),
+            PanelPlace::Matrix(place) => Source::matrix(place, u32::MAX),
             PanelPlace::Slot(slot) => Source::slot(signals, slot, signals.incoming(slot)),
         }
     }
@@ -31,11 +32,11 @@ impl Source {
     #[inline(always)]
     pub fn tile<C: Config, S: TileShape>(signals: &Signals<'_, '_, C>, place: &Place) -> Source {
         match place {
-            Place::Matrix(place) => Source::matrix(place),
+            Place::Matrix(place) => Source::matrix(place, S::COLUMNS as u32),
             Place::Slot(slot) => match slot.into {
                 Some(matrix) => {
                     signals.receive(slot);
-                    Source::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS))
+                    Source::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS), S::COLUMNS as u32)
                 }
                 None => Source::slot(signals, slot, signals.receive(slot)),
             },
@@ -43,8 +44,8 @@ impl Source {
     }
 
     #[inline(always)]
-    fn matrix(place: &MatrixPlace) -> Source {
-        Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part }
+    fn matrix(place: &MatrixPlace, columns: u32) -> Source {
+        Source::Matrix { maps: place.matrix.maps, column: place.column, row: place.row, part: place.part, columns }
     }
 
     #[inline(always)]
@@ -73,11 +74,9 @@ impl Source {
         unsafe {
             match self {
                 Source::Matrix { maps: 0, .. } => {}
-                Source::Matrix { maps, column, row, part } => {
-                    let x = column + index * (ROW / E::SIZE);
-                    for (map, y, offset) in maps_of(rows) {
-                        tensor_load(to + offset, maps + map, x, row + y, part, barrier);
-                    }
+                Source::Matrix { maps, column, row, part, columns } => {
+                    let x = column + box_column(index, columns, E::SIZE);
+                    for_maps(rows, |map, y| tensor_load(to + y * ROW, maps + map, x, row + y, part, barrier));
                 }
                 Source::Slot { address, .. } => {
                     let bytes = rows as u32 * ROW;
@@ -107,29 +106,37 @@ pub(super) fn await_boxes<C: Config>(signals: &Signals<'_, '_, C>, place: &Panel
     }
 }
 
-/// Stores `count` boxes that lie at `from` one after the other, from the one at `first` on, into a matrix.
+/// Stores `count` boxes of a tile of this shape that lie at `from` one after the other, from the one at `first` on, into a
+/// matrix.
 #[inline(always)]
-pub(super) fn put_in_matrix<E: Element>(to: &MatrixPlace, rows: usize, first: u32, count: u32, from: u32) {
+pub(super) fn put_in_matrix<E: Element>(to: &MatrixPlace, shape: (usize, usize), first: u32, count: u32, from: u32) {
+    let (rows, columns) = shape;
     if to.matrix.maps == 0 {
         return;
     }
     for index in 0..count {
-        let x = to.column + (first + index) * (ROW / E::SIZE);
-        for (map, y, offset) in maps_of(rows) {
-            let from = from + index * rows as u32 * ROW + offset;
-            unsafe { tensor_store(to.matrix.maps + map, x, to.row + y, to.part, from) };
-        }
+        let x = to.column + box_column(first + index, columns as u32, E::SIZE);
+        let from = from + index * rows as u32 * ROW;
+        for_maps(rows, |map, y| unsafe { tensor_store(to.matrix.maps + map, x, to.row + y, to.part, from + y * ROW) });
     }
 }
 
-/// The tensor maps that cover a box of `rows` rows: a map's offset in a matrix's three, the first row it
-/// brings, and where that lies in the box.
+/// Rows that a matrix's first tensor map brings; each of the others brings twice as many as the one before.
+const LEAST_ROWS: usize = 8;
+/// Tensor maps of a matrix, and bytes of one.
+const MAPS: usize = 6;
+const MAP_BYTES: u64 = 128;
+
+/// Calls `each` with the tensor maps that cover a box of `rows` rows, each by its offset among a matrix's maps, and with the
+/// first row that it brings.
 #[inline(always)]
-fn maps_of(rows: usize) -> impl Iterator<Item = (u64, u32, u32)> {
-    let (map, height) = match rows {
-        256 => (256, 256),
-        128 => (128, 128),
-        _ => (0, 64),
-    };
-    (0..rows as u32 / height).map(move |index| (map, index * height, index * height * ROW))
+pub(super) fn for_maps(rows: usize, mut each: impl FnMut(u64, u32)) {
+    let mut row = 0;
+    for map in (0..MAPS).rev() {
+        let height = LEAST_ROWS << map;
+        if rows & height != 0 {
+            each(map as u64 * MAP_BYTES, row);
+            row += height as u32;
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
-use crate::layout::ROW;
+use crate::layout::{ROW, boxes, staging};
 use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
@@ -87,7 +87,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         if from.limited() {
             self.signals.take_link(Way::In);
         }
-        let (count, ready) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.ready());
+        let (count, ready) = (boxes(S::COLUMNS, E::SIZE), self.cta.ready());
         unsafe { mbarrier_arrive_expect(ready, count * from.bytes(S::ROWS)) };
         for index in 0..count {
             from.load::<E>(index, S::ROWS, self.cta.staging() + index * S::ROWS as u32 * ROW, ready);
@@ -156,7 +156,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
 fn check_staged<C: Config, E: Element, S: TileShape>() {
     const {
         assert!(
-            S::ROWS == C::ROWS && (S::ROWS * S::COLUMNS) as u32 * E::SIZE <= C::STAGING,
+            S::ROWS == C::ROWS && staging(S::ROWS, S::COLUMNS, E::SIZE) <= C::STAGING,
             "a tile that is read, added or stored must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
         )
     }
@@ -172,7 +172,8 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], last: bool) {
+        self.signals.begin(last);
         self.note(stage, tile);
         self.cta.begin_tile(stage, Some(tile));
     }
@@ -211,10 +212,10 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         check_staged::<C, E, S>();
         self.collect();
         self.cta.event(EventKind::Store);
-        let (count, staging) = (S::COLUMNS as u32 * E::SIZE / ROW, self.cta.staging());
+        let (count, from) = (boxes(S::COLUMNS, E::SIZE), self.cta.staging());
         match to {
             Place::Matrix(to) => {
-                put_in_matrix::<E>(to, S::ROWS, 0, count, staging);
+                put_in_matrix::<E>(to, (S::ROWS, S::COLUMNS), 0, count, from);
                 bulk_commit();
                 bulk_wait_read::<0>();
                 self.cta.event(EventKind::Stored);
@@ -224,7 +225,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
                 if limited {
                     self.signals.take_link(Way::Out);
                 }
-                self.signals.put::<E>(slot, S::ROWS, S::COLUMNS, 0, count, staging);
+                self.signals.put::<E>(slot, S::ROWS, S::COLUMNS, 0, count, from);
                 bulk_commit();
                 bulk_wait_read::<0>();
                 if limited {
@@ -243,10 +244,10 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
             self.signals.receive(arriving);
             return;
         }
-        let count = S::COLUMNS as u32 * E::SIZE / ROW;
+        let (count, shape) = (boxes(S::COLUMNS, E::SIZE), (S::ROWS, S::COLUMNS));
         match to {
             Place::Matrix(place) => {
-                self.drain(count, S::ROWS, |first, here, from| put_in_matrix::<E>(place, S::ROWS, first, here, from));
+                self.drain(count, S::ROWS, |first, here, from| put_in_matrix::<E>(place, shape, first, here, from));
                 self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => {

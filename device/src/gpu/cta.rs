@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 
+use super::boxes::for_maps;
 use super::fault;
 use crate::abi::{Control, Head, MAX_AXES, MatrixArg};
 use crate::layout;
@@ -23,6 +24,8 @@ pub trait Config {
     const COMMUNICATES: bool;
     /// Whether a mover carries some of its stages.
     const MOVES: bool;
+    /// Whether panels arrive in slots, for whose signals a poller looks.
+    const POLLS: bool;
     /// Whether its roles record what they do when.
     const RECORDS: bool;
 
@@ -45,19 +48,16 @@ const MANY_REGISTERS: u32 = 216;
 const LOADING_THREAD: u32 = 0;
 const COMMUNICATING_THREAD: u32 = 32;
 const MOVING_THREAD: u32 = 64;
+const POLLING_THREAD: u32 = 96;
 /// Not the loader, which has the longest way to its first load.
 const PREPARING_THREAD: u32 = 96;
 const FETCHING_THREAD: u32 = 64;
-
-/// Tensor maps of a matrix, and bytes of one.
-const MAPS: u64 = 3;
-const MAP_BYTES: u64 = 128;
 
 /// Choices of `ready_first` that may be under way between the roles.
 pub(super) const CHOICES: u32 = 2;
 
 /// Tries of a wait between two looks at the abort word.
-const TRIES: u32 = 64;
+pub(super) const TRIES: u32 = 64;
 
 // Offsets in the header.
 const FULL: u32 = 0;
@@ -69,6 +69,7 @@ const CHOICE_FREE: u32 = 160;
 const CHOICE: u32 = 176;
 const MOVED: u32 = 184;
 const KNOWN: u32 = 192;
+const POLLED: u32 = 200;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
 /// Not 0 once a thread has ended because the launch is given up.
@@ -76,11 +77,11 @@ pub(super) const GIVEN_UP: u32 = 288;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
 /// When each role, waiting, first saw that every rank had started.
-pub(super) const SINCE: u32 = 416;
+pub(super) const SINCE: u32 = 448;
 /// How many entries each role has written of its log.
-pub(super) const LOGGED: u32 = 512;
+pub(super) const LOGGED: u32 = 480;
 /// Where the regions start, for the communication thread: it asks for each piece that it sends.
-const REGIONS: u32 = 448;
+const REGIONS: u32 = 512;
 
 /// A CTA, as one of its threads sees it.
 pub struct Cta<'p, C: Config> {
@@ -124,16 +125,17 @@ impl<'p, C: Config> Cta<'p, C> {
                 mbarrier_init(cta.ready(), 1);
                 mbarrier_init(cta.staged(), 128 * C::WARPGROUPS);
                 mbarrier_init(cta.moved(), 1);
-                mbarrier_init(cta.known(), if C::MOVES { 2 } else { 1 });
+                mbarrier_init(cta.known(), 1 + C::MOVES as u32 + C::POLLS as u32);
                 for choice in 0..CHOICES {
                     mbarrier_init(cta.chosen(choice), 1);
-                    mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1);
+                    mbarrier_init(cta.choice_free(choice), 128 * C::WARPGROUPS + 1 + C::POLLS as u32);
                 }
             }
             fence_mbarrier_init();
         }
         if cta.thread == PREPARING_THREAD {
             unsafe {
+                store_shared(cta.polled(), 0);
                 cta.prepare_reports();
                 cta.prepare_log();
             }
@@ -141,9 +143,7 @@ impl<'p, C: Config> Cta<'p, C> {
         if cta.thread == FETCHING_THREAD {
             for matrix in matrices {
                 if matrix.maps != 0 {
-                    for map in 0..MAPS {
-                        unsafe { prefetch_tensor_map(matrix.maps + map * MAP_BYTES) };
-                    }
+                    for_maps(C::ROWS | C::COLUMNS, |map, _| unsafe { prefetch_tensor_map(matrix.maps + map) });
                 }
             }
         }
@@ -181,6 +181,12 @@ impl<'p, C: Config> Cta<'p, C> {
         self.thread == MOVING_THREAD
     }
 
+    /// Whether this thread is the poller.
+    #[inline(always)]
+    pub fn polls(&self) -> bool {
+        self.thread == POLLING_THREAD
+    }
+
     /// Leaves registers to the math warpgroups.
     ///
     /// # Safety
@@ -203,7 +209,7 @@ impl<'p, C: Config> Cta<'p, C> {
     /// Says that this thread has read the epoch.
     ///
     /// # Safety
-    /// The communication thread and the mover, if there is one, must each say so once.
+    /// The communication thread, and the mover and the poller if there is one, must each say so once.
     #[inline(always)]
     pub(super) unsafe fn know_epoch(&self) {
         unsafe { mbarrier_arrive(self.known()) };
@@ -438,6 +444,11 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn moved(&self) -> u32 {
         self.shared + MOVED
+    }
+    /// How many chunks of products from slots the poller has seen to be there, in all products of this CTA.
+    #[inline(always)]
+    pub(super) fn polled(&self) -> u32 {
+        self.shared + POLLED
     }
     /// The threads beside the loader have read the epoch.
     #[inline(always)]

@@ -16,6 +16,7 @@ use crate::ptx::*;
 pub(super) const LOADER: u32 = 0;
 pub(super) const COMMUNICATION: u32 = 1;
 pub(super) const MOVER: u32 = 2;
+pub(super) const POLLER: u32 = 3;
 /// The only role there, where there is no other.
 pub(super) const COLLECTIVE: u32 = 0;
 
@@ -40,7 +41,7 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
         unsafe { store_shared(shared + HEAD + 4 * index as u32, word) };
     }
     unsafe { store_shared(shared + GIVEN_UP, 0) };
-    for role in [LOADER, COMMUNICATION, MOVER] {
+    for role in [LOADER, COMMUNICATION, MOVER, POLLER] {
         unsafe {
             note(shared, role, NONE, [NONE; MAX_AXES]);
             store_shared(shared + SINCE + 8 * role, 0);
@@ -125,6 +126,7 @@ fn report(write: impl FnOnce(*mut FaultRecord)) {
         _ if cfg!(entwine_sm_80) => COLLECTIVE,
         0..32 => LOADER,
         64..96 => MOVER,
+        96..128 => POLLER,
         _ if site_of(COMMUNICATION, 0) == NONE => LOADER,
         _ => COMMUNICATION,
     };

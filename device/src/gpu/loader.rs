@@ -3,14 +3,14 @@
 
 use core::cell::Cell;
 
-use super::boxes::{Source, arrived, await_boxes};
-use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::boxes::{Source, await_boxes};
+use super::cta::{CHOICES, Config, Cta, Cursor, TRIES};
 use super::fault::LOADER;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
-use crate::layout::ROW;
+use crate::layout::{ROW, boxes};
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
@@ -23,6 +23,8 @@ pub struct Loader<'c, 'p, C: Config> {
     signals: Signals<'c, 'p, C>,
     ring: Cell<Cursor>,
     choice: Cell<Cursor>,
+    /// Chunks of products from slots that are done with.
+    polled: Cell<u32>,
 }
 
 impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
@@ -34,6 +36,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
             signals: Signals::new(cta, false),
             ring: Cell::new(Cursor::START),
             choice: Cell::new(Cursor::START),
+            polled: Cell::new(0),
         }
     }
 
@@ -54,6 +57,22 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         self.cta.wait(self.cta.empty(cursor.slot), cursor.parity ^ 1);
         self.ring.set(cursor.next(C::RING_DEPTH));
         cursor
+    }
+
+    /// Waits until the poller has seen a chunk of this product. The first chunk behind those that it has seen.
+    #[inline(always)]
+    fn polled(&self, chunk: u32) -> u32 {
+        let seen = || unsafe { load_acquire_shared(self.cta.polled()) }.wrapping_sub(self.polled.get());
+        let mut tries = 0u32;
+        let mut there = seen();
+        while there as i32 <= chunk as i32 {
+            tries = tries.wrapping_add(1);
+            if tries % TRIES == 0 {
+                self.cta.end_if_aborted();
+            }
+            there = seen();
+        }
+        there
     }
 
     /// Passes `count` boxes from the one at `first` on through the ring, as many to a slot as fit.
@@ -93,7 +112,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], _: bool) {
         self.note(stage, tile);
         self.cta.begin_tile(stage, Some(tile));
     }
@@ -125,10 +144,10 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
         };
         let (from_a, from_b) = (Source::panel(&self.signals, a), Source::panel(&self.signals, b));
         let chunks = tiles(a.columns(), ROW / E::SIZE);
+        let arrives = a.arrives() || b.arrives();
         let mut chunk = 0;
         while chunk < chunks {
-            // Before the wait for a free ring slot, which hides the look.
-            let there = arrived(&self.signals, a, chunk).min(arrived(&self.signals, b, chunk)).min(chunks);
+            let there = if arrives { self.polled(chunk).min(chunks) } else { chunks };
             while chunk < there {
                 let cursor = self.reserve();
                 let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
@@ -137,6 +156,9 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
                 from_b.load::<E>(chunk, N, to + M as u32 * ROW, full);
                 chunk += 1;
             }
+        }
+        if arrives {
+            self.polled.set(self.polled.get().wrapping_add(chunks));
         }
     }
 
@@ -155,7 +177,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
             return;
         }
         let from = Source::tile::<C, S>(&self.signals, from);
-        self.stream::<E>(from, 0, S::COLUMNS as u32 * E::SIZE / ROW, S::ROWS);
+        self.stream::<E>(from, 0, boxes(S::COLUMNS, E::SIZE), S::ROWS);
     }
 
     #[inline(always)]

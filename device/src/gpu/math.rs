@@ -8,7 +8,7 @@ use super::fragment::{holds_fragments, reduce_in_warp};
 use super::in_a_cta;
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
-use crate::layout::ROW;
+use crate::layout::{ROW, box_column, boxes};
 use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{PanelPlace, Place, SlotPlace};
@@ -128,55 +128,81 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         unsafe { mbarrier_arrive(self.cta.staged()) };
     }
 
-    /// The shared address that this lane gives for the matrices of column group `group` (16 columns of 16-bit
-    /// elements): row `lane % 16`, and the group's first or second 16 bytes, swizzled.
+    /// The shared address that this lane gives for four matrices of 16-bit elements, 16 columns of a box of the staging
+    /// buffer: row `lane % 16`, and the columns' first or second 16 bytes, swizzled.
     #[inline(always)]
-    fn matrix_address<S: TileShape>(&self, group: u32) -> u32 {
+    fn matrix_address<S: TileShape>(&self, index: u32, group: u32) -> u32 {
         let row = self.first_row() + self.lane % 16;
-        let chunk = (group % 4 * 2 + self.lane / 16) ^ (self.lane % 8);
-        self.cta.staging() + group / 4 * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16
+        let chunk = (group * 2 + self.lane / 16) ^ (self.lane % 8);
+        self.cta.staging() + index * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16
     }
 
-    /// The shared address of pair `index` of an `f32` tile.
+    /// The shared address of a pair of `f32` of a box of the staging buffer.
     #[inline(always)]
-    fn pair_address<S: TileShape>(&self, index: u32) -> u32 {
-        let row = self.first_row() + self.lane / 4 + index % 2 * 8;
-        let byte = (index / 2 * 8 + self.lane % 4 * 2) * 4;
-        let chunk = (byte % ROW / 16) ^ (row % 8);
-        self.cta.staging() + byte / ROW * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16 + byte % 16
+    fn pair_address<S: TileShape>(&self, index: u32, pair: u32) -> u32 {
+        let row = self.first_row() + self.lane / 4 + pair % 2 * 8;
+        let byte = (pair / 2 * 8 + self.lane % 4 * 2) * 4;
+        let chunk = (byte / 16) ^ (row % 8);
+        self.cta.staging() + index * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16 + byte % 16
     }
 
     /// Calls `f` with the index and the staged value of each pair.
     #[inline(always)]
     fn read_staged<E: Element, S: TileShape>(&self, mut f: impl FnMut(usize, (f32, f32))) {
-        if const { E::SIZE == 2 } {
-            for group in 0..S::COLUMNS / 16 {
-                let words = unsafe { ldmatrix_x4(self.matrix_address::<S>(group as u32)) };
-                for (index, word) in words.into_iter().enumerate() {
-                    f(4 * group + index, E::unpack_pair(word));
+        for index in 0..boxes(S::COLUMNS, E::SIZE) {
+            let first = first_pair::<E, S>(index);
+            // The pairs before it were in the box before.
+            let new = (index * pairs_of_box::<E>()) as usize;
+            if const { E::SIZE == 2 } {
+                for group in 0..4 {
+                    let words = unsafe { ldmatrix_x4(self.matrix_address::<S>(index, group)) };
+                    for (offset, word) in words.into_iter().enumerate() {
+                        let pair = first + 4 * group as usize + offset;
+                        if pair >= new {
+                            f(pair, E::unpack_pair(word));
+                        }
+                    }
                 }
-            }
-        } else {
-            for index in 0..S::COLUMNS / 4 {
-                f(index, unsafe { load_shared_f32x2(self.pair_address::<S>(index as u32)) });
+            } else {
+                for offset in 0..pairs_of_box::<E>() {
+                    let pair = first + offset as usize;
+                    if pair >= new {
+                        f(pair, unsafe { load_shared_f32x2(self.pair_address::<S>(index, offset)) });
+                    }
+                }
             }
         }
     }
 
     #[inline(always)]
     fn write_staged<E: Element, S: TileShape>(&self, tile: &E::Held<S>) {
-        if const { E::SIZE == 2 } {
-            for group in 0..S::COLUMNS / 16 {
-                let word = |index: usize| E::pack_pair(E::pair::<S>(tile, 4 * group + index));
-                unsafe { stmatrix_x4(self.matrix_address::<S>(group as u32), [word(0), word(1), word(2), word(3)]) };
-            }
-        } else {
-            for index in 0..S::COLUMNS / 4 {
-                let (low, high) = E::pair::<S>(tile, index);
-                unsafe { store_shared_f32x2(self.pair_address::<S>(index as u32), low, high) };
+        for index in 0..boxes(S::COLUMNS, E::SIZE) {
+            let first = first_pair::<E, S>(index);
+            if const { E::SIZE == 2 } {
+                for group in 0..4 {
+                    let word = |offset: usize| E::pack_pair(E::pair::<S>(tile, first + 4 * group as usize + offset));
+                    let words = [word(0), word(1), word(2), word(3)];
+                    unsafe { stmatrix_x4(self.matrix_address::<S>(index, group), words) };
+                }
+            } else {
+                for offset in 0..pairs_of_box::<E>() {
+                    let (low, high) = E::pair::<S>(tile, first + offset as usize);
+                    unsafe { store_shared_f32x2(self.pair_address::<S>(index, offset), low, high) };
+                }
             }
         }
     }
+}
+
+/// Pairs of a box that a thread holds: of each 8 columns, one in each of its two rows.
+const fn pairs_of_box<E: Element>() -> u32 {
+    ROW / E::SIZE / 4
+}
+
+/// The first of a thread's pairs that lie in a box.
+#[inline(always)]
+fn first_pair<E: Element, S: TileShape>(index: u32) -> usize {
+    box_column(index, S::COLUMNS as u32, E::SIZE) as usize / 4
 }
 
 /// Rows `r` and `r + 8` by turns.
@@ -195,7 +221,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     fn note(&self, _: u32, _: [u32; MAX_AXES]) {}
 
     #[inline(always)]
-    fn begin(&self, stage: u32, _: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, _: [u32; MAX_AXES], _: bool) {
         if C::RECORDS && self.records() {
             self.cta.begin_tile(stage, None);
         }
@@ -301,7 +327,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
             return;
         }
         let per_slot = C::RING_SLOT / (S::ROWS as u32 * ROW);
-        let slots = tiles(S::COLUMNS as u32 * E::SIZE / ROW, per_slot);
+        let slots = tiles(boxes(S::COLUMNS, E::SIZE), per_slot);
         self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
     }
 

@@ -4,7 +4,8 @@
 //! and the math warpgroups compute. They meet at barriers in shared memory (`cta`), in two places:
 //! the *ring*, which the loader fills ahead of its readers, and the *staging* buffer, which passes between the
 //! communication thread and the math warpgroups in strict turns. A fourth, the mover, is a thread that carries
-//! the stages which only move tiles, at its own pace beside the others.
+//! the stages which only move tiles, at its own pace beside the others. A fifth, the poller, looks for what arrives ahead
+//! of the loader, where panels do.
 //!
 //! Code for every GPU from Ampere on (`cfg(entwine_sm_80)`) has one role (`ampere`) and the same protocol between ranks.
 
@@ -18,6 +19,7 @@ mod loader;
 mod log;
 mod math;
 mod mover;
+mod poller;
 mod signals;
 
 pub use ampere::Collective;
@@ -26,6 +28,7 @@ pub use cta::{Config, Cta};
 pub use loader::Loader;
 pub use math::Math;
 pub use mover::Mover;
+pub use poller::Poller;
 
 /// The part of [`Role`](crate::Role) that is the same for all threads of a CTA.
 macro_rules! in_a_cta {
@@ -72,7 +75,7 @@ use holds_nothing;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __config {
-    (params = $params:ty, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty) => {
+    (params = $params:ty, moves = [$($moves:ident),*], polls = [$($polls:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty) => {
         #[doc(hidden)]
         pub struct Config;
         impl $crate::gpu::Config for Config {
@@ -81,6 +84,7 @@ macro_rules! __config {
             const ELEMENT: u32 = <$element as $crate::Element>::SIZE;
             const COMMUNICATES: bool = <$params>::CHANNELS > 0;
             const MOVES: bool = !stringify!($($moves),*).is_empty();
+            const POLLS: bool = !stringify!($($polls),*).is_empty();
             const RECORDS: bool = cfg!(entwine_timeline);
         }
     };
@@ -92,13 +96,13 @@ pub use crate::__config as config;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __hopper_entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
         ::core::arch::global_asm!(
             concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
             threads = const $crate::layout::threads($rows),
         );
 
-        $crate::gpu::config!(params = $params, moves = [$($moves),*], tile = ($rows, $columns), element = $element);
+        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], tile = ($rows, $columns), element = $element);
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {
@@ -121,6 +125,11 @@ macro_rules! __hopper_entry {
                 $(if cta.moves() {
                     let role = $crate::gpu::Mover::begin(&cta);
                     $moves(&role, &params);
+                    role.finish();
+                })*
+                $(if cta.polls() {
+                    let role = $crate::gpu::Poller::begin(&cta);
+                    $polls(&role, &params);
                     role.finish();
                 })*
             }

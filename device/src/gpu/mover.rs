@@ -9,7 +9,7 @@ use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES};
 use crate::element::{Element, MatmulElement};
-use crate::layout::ROW;
+use crate::layout::{ROW, boxes};
 use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
@@ -57,13 +57,13 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
         }
     }
 
-    /// Passes `count` boxes to a matrix.
+    /// Passes a tile of this shape to a matrix.
     #[inline(always)]
-    fn pass_to_matrix<E: Element>(&self, from: Source, count: u32, rows: usize, to: &MatrixPlace) {
+    fn pass_to_matrix<E: Element>(&self, from: Source, shape: (usize, usize), to: &MatrixPlace) {
         self.cta.event(EventKind::Store);
-        for index in 0..count {
-            self.fetch::<E>(from, index, rows, || {});
-            put_in_matrix::<E>(to, rows, index, 1, self.cta.move_buffer());
+        for index in 0..boxes(shape.1, E::SIZE) {
+            self.fetch::<E>(from, index, shape.0, || {});
+            put_in_matrix::<E>(to, shape, index, 1, self.cta.move_buffer());
             bulk_commit();
             bulk_wait_read::<0>();
         }
@@ -102,7 +102,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], _: bool) {
         self.note(stage, tile);
         self.cta.begin_tile(stage, Some(tile));
     }
@@ -146,14 +146,14 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
             return;
         }
         let from = Source::tile::<C, S>(&self.signals, from);
-        let count = S::COLUMNS as u32 * E::SIZE / ROW;
+        let shape = (S::ROWS, S::COLUMNS);
         match to {
             Place::Matrix(to) => {
-                self.pass_to_matrix::<E>(from, count, S::ROWS, to);
+                self.pass_to_matrix::<E>(from, shape, to);
                 self.cta.event(EventKind::Stored);
             }
             Place::Slot(to) => {
-                self.pass_to_slot::<E>(from, 0, count, (S::ROWS, S::COLUMNS), to);
+                self.pass_to_slot::<E>(from, 0, boxes(S::COLUMNS, E::SIZE), shape, to);
                 self.signals.announce(to);
             }
         }

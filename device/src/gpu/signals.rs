@@ -34,12 +34,20 @@ pub(super) struct Signals<'c, 'p, C: Config> {
     epoch: u32,
     /// The ranks (a bit each) whose slots are known to be free for this epoch, and then those whose matrices are.
     acknowledged: Cell<u32>,
+    /// Whether what this thread stores is of its CTA's last tile.
+    last: Cell<bool>,
 }
 
 impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     #[inline(always)]
     pub fn new(cta: &'c Cta<'p, C>, kept_regions: bool) -> Self {
-        Signals { cta, kept_regions, epoch: cta.epoch(), acknowledged: Cell::new(0) }
+        Signals { cta, kept_regions, epoch: cta.epoch(), acknowledged: Cell::new(0), last: Cell::new(false) }
+    }
+
+    /// Begins with a tile, perhaps its CTA's last.
+    #[inline(always)]
+    pub fn begin(&self, last: bool) {
+        self.last.set(last);
     }
 
     /// Tells every rank that this one has started, and so has read all that it was sent before.
@@ -109,38 +117,13 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         }
     }
 
-    /// Waits for the piece of a panel that the box at `first` belongs to. The first box behind it, or behind the next one
-    /// where the same look shows that it has arrived, too: a look takes as long as it takes to load a chunk or two.
+    /// Waits for the piece of a panel that the box at `first` belongs to. The first box behind that piece.
     #[inline(always)]
     pub fn receive_boxes(&self, slot: &SlotPlace, first: u32) -> u32 {
         let piece = slot.piece_of(first);
-        let address = self.signal_address(slot, piece, self.cta.head.rank, self.checked(slot, slot.linear()));
-        let alone = address % 8 != 0;
-        let (arrived, first_seen) = (Cell::new(0), Cell::new(0));
-        self.cta.slot_event(EventKind::Wait, slot, piece, slot.sender(self.cta.head.world));
-        self.poll_until(
-            || {
-                let [even, odd] = unsafe { load_acquire_sys_x2(address & !7) };
-                let here = |seen: u32| (seen.wrapping_sub(self.epoch) as i32 >= 0) as u32;
-                // Behind a slot's last piece lies the next slot's first: that tells of boxes which this one does not have.
-                arrived.set(if alone { here(odd) } else { here(even) * (1 + here(odd)) });
-                first_seen.set(if alone { odd } else { even });
-                arrived.get() > 0
-            },
-            || {
-                fault(
-                    FaultKind::MissingSignal,
-                    slot,
-                    piece,
-                    slot.sender(self.cta.head.world),
-                    self.epoch,
-                    first_seen.get(),
-                )
-            },
-        );
-        self.cta.slot_event(EventKind::Ready, slot, piece, slot.sender(self.cta.head.world));
+        self.wait_for(slot, piece);
         fence_proxy_async_global();
-        (piece + arrived.get()).saturating_mul(slot.arg.piece_boxes)
+        (piece + 1).saturating_mul(slot.arg.piece_boxes)
     }
 
     /// Whether a slot's signal, or that of its first piece, has arrived. For nothing nobody waits.
@@ -236,7 +219,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             let address = self.reserve(to, receiver);
             if let Some(matrix) = to.into {
                 let place = to.within(self.matrix_of(&matrix, receiver), rows, columns);
-                put_in_matrix::<E>(&place, rows, first, count, from);
+                put_in_matrix::<E>(&place, (rows, columns), first, count, from);
                 return;
             }
             // What is pulled lies in this rank's memory once, for all receivers of a broadcast.
@@ -320,10 +303,11 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         self.cta.head.link_limit != 0 && slot.arg.pull != 0 && slot.index[0] != self.cta.head.rank
     }
 
-    /// Whether a tile goes over the link when it is stored into a slot, and is to be limited.
+    /// Whether a tile goes over the link when it is stored into a slot, and is to be limited. The limit is there for the sake
+    /// of products, and a CTA's last tile leaves none to be slowed.
     #[inline(always)]
     pub fn limits_store(&self, slot: &SlotPlace) -> bool {
-        self.cta.head.link_limit != 0 && slot.arg.pull == 0 && slot.to != self.cta.head.rank
+        self.cta.head.link_limit != 0 && !self.last.get() && slot.arg.pull == 0 && slot.to != self.cta.head.rank
     }
 
     /// Waits while the allowed number of transfers drive the link in this direction.
@@ -437,6 +421,9 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     #[inline(always)]
     fn region_of(&self, rank: u32) -> u64 {
+        if rank == self.cta.head.rank {
+            return self.cta.region;
+        }
         if self.kept_regions { unsafe { self.cta.kept_region(rank) } } else { self.cta.region_of(rank) }
     }
 }

@@ -13,22 +13,6 @@ pub unsafe fn load_acquire_sys(address: u64) -> u32 {
     value
 }
 
-/// Two words, each on its own: as two loads, but they take the time of one.
-///
-/// # Safety
-/// `address` must be that of two 4-byte words of global memory, 8-byte aligned.
-#[inline(always)]
-pub unsafe fn load_acquire_sys_x2(address: u64) -> [u32; 2] {
-    let (a, b): (u32, u32);
-    unsafe {
-        asm!(
-            "ld.acquire.sys.global.v2.u32 {{{}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, in(reg64) address,
-        );
-    }
-    [a, b]
-}
-
 /// # Safety
 /// As [`load_acquire_sys`].
 #[inline(always)]
@@ -138,6 +122,24 @@ pub unsafe fn load_shared(address: u32) -> u32 {
 #[inline(always)]
 pub unsafe fn store_shared(address: u32, value: u32) {
     unsafe { asm!("st.volatile.shared.u32 [{}], {};", in(reg32) address, in(reg32) value) }
+}
+
+/// For a word that another thread of the CTA stores with [`store_release_shared`].
+///
+/// # Safety
+/// As [`load_shared`].
+#[inline(always)]
+pub unsafe fn load_acquire_shared(address: u32) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.acquire.cta.shared::cta.u32 {}, [{}];", out(reg32) value, in(reg32) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_shared`].
+#[inline(always)]
+pub unsafe fn store_release_shared(address: u32, value: u32) {
+    unsafe { asm!("st.release.cta.shared::cta.u32 [{}], {};", in(reg32) address, in(reg32) value) }
 }
 
 /// 16 bytes of global memory. Not for signals: their order with other accesses is that of barriers and fences.

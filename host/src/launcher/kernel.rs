@@ -41,8 +41,21 @@ impl<K: KernelType> Kernel<K> {
     /// On GPUs: the kernel was built without device code, the driver could not compile it, or a CTA does not fit.
     pub fn load(world: &World) -> Result<Self, Error> {
         let loaded = Arc::new(Loaded::new(K::SPEC, world)?);
-        let settings = Settings { chooser: Chooser::new(K::SPEC), deadline: Duration::from_secs(10) };
+        let settings = Settings { chooser: Chooser::new(K::SPEC, loaded.target()), deadline: Duration::from_secs(10) };
         Ok(Kernel { loaded, settings, kernel: PhantomData })
+    }
+
+    /// The tiles, `(rows, columns)`, that launches choose from: those that the kernel was compiled for. On GPUs older than
+    /// Hopper, those of a multiple of 64 columns among them.
+    pub fn tiles(&self) -> Vec<(u32, u32)> {
+        let mut tiles = Vec::new();
+        for variant in K::SPEC.variants {
+            let there = self.loaded.target().is_none_or(|target| target.has_tile(variant.tile));
+            if there && !tiles.contains(&variant.tile) {
+                tiles.push(variant.tile);
+            }
+        }
+        tiles
     }
 
     /// With this tile, `(rows, columns)`, in every launch, instead of the one that suits the shapes best. A row's result

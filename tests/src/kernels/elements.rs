@@ -3,7 +3,7 @@
 use entwine::prelude::*;
 
 /// Each row of each tile of x + z, squared and divided by its sum.
-#[entwine::kernel(tiles = [(128, 128), (64, 64)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(128, 128), (64, 64), (128, 168)], elements = [bf16, f16])]
 pub mod normalize {
     use super::*;
 

@@ -3,7 +3,7 @@
 use entwine::prelude::*;
 
 /// Each rank gets the x of the rank `distance` before it: through its own memory, and through the sender's.
-#[entwine::kernel(tiles = [(128, 128), (64, 64)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(128, 128), (64, 64), (64, 136)], elements = [bf16, f16])]
 pub mod rotate {
     use super::*;
 

@@ -47,7 +47,7 @@ pub fn rows_do_not_depend_on_the_others<P: Product, T: Number>(ranks: &Ranks) ->
     let (n, k) = (264, 96);
     let numbers = |seed, count| random::<T>(&mut SmallRng::seed_from_u64(seed), count);
     let mut kernel = Kernel::load(&world)?;
-    for tile in P::tiles() {
+    for tile in kernel.tiles() {
         kernel = kernel.with_tile(tile)?;
         let mut results = Vec::new();
         for m in [few, many] {

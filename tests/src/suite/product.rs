@@ -35,12 +35,6 @@ pub trait Product: 'static {
     fn name() -> &'static str {
         Self::Kernel::SPEC.name
     }
-
-    /// The tiles that the kernel is compiled for.
-    fn tiles() -> Vec<(u32, u32)> {
-        let variants = Self::Kernel::SPEC.variants;
-        variants.iter().filter(|variant| variant.element == variants[0].element).map(|variant| variant.tile).collect()
-    }
 }
 
 macro_rules! products {

@@ -96,7 +96,7 @@ pub fn graphs_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
 pub fn tiles_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = Kernel::load(&world)?;
-    let tiles = P::tiles();
+    let tiles = kernel.tiles();
     for (round, tile) in tiles.iter().cycle().take(3 * tiles.len()).enumerate() {
         kernel = kernel.with_tile(*tile)?;
         let mut problem = Problem::<P, T>::random(&world, Size { m: 300, n: 600, k: 40 }, round as u64)?;

@@ -33,7 +33,7 @@ pub fn ragged<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = Kernel::load(&world)?;
     for (index, [m, n, k]) in SIZES.into_iter().enumerate() {
-        for tile in P::tiles() {
+        for tile in kernel.tiles() {
             kernel = kernel.with_tile(tile)?;
             let size = Size { m, n, k };
             Problem::<P, T>::random(&world, size, index as u64)?.run_and_check(&kernel)?;

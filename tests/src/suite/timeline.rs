@@ -17,7 +17,7 @@ pub fn records<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let size = ranks.pick(Size { m: 300, n: 270, k: 40 }, Size { m: 1000, n: 600, k: 200 });
     let mut problem = Problem::<P, T>::random(&world, size, 7)?;
-    for tile in P::tiles() {
+    for tile in Kernel::<P::Kernel>::load(&world)?.tiles() {
         let kernel = Kernel::load(&world)?.with_tile(tile)?;
         problem.poison()?;
         let timeline = kernel.record(problem.args())?;

@@ -8,13 +8,12 @@ use super::number::{Number, bits, random};
 use super::ranks::{Ranks, check_guards};
 use crate::kernels::{self, broadcast, normalize, rotate};
 
-const TILES: [(u32, u32); 2] = [(128, 128), (64, 64)];
-
 /// Elements one by one and row by row.
 pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = normalize::load(&world)?;
-    for (tile, [m, n]) in TILES.into_iter().zip([[200, 328], [130, 72]]) {
+    for tile in kernel.tiles() {
+        let [m, n] = [tile.0 as usize + 72, 2 * tile.1 as usize + 72];
         kernel = kernel.with_tile(tile)?;
         let [x, z] = [1, 2].map(|seed| random::<T>(&mut SmallRng::seed_from_u64(seed), m * n));
         let mut y = world.filled([m, n], T::from_f32(f32::NAN))?;
@@ -40,7 +39,7 @@ pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
 pub fn scalar_functions<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = kernels::scalar_functions::load(&world)?;
-    for tile in TILES {
+    for tile in kernel.tiles() {
         kernel = kernel.with_tile(tile)?;
         let [rows, columns] = [tile.0 as usize + 2, tile.1 as usize];
         let x = random::<T>(&mut SmallRng::seed_from_u64(1), rows * columns);
@@ -74,7 +73,8 @@ pub fn rotates<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = rotate::load(&world)?;
     for distance in (0..ranks.count()).chain([0]) {
-        for (tile, [m, n]) in TILES.into_iter().zip([[150, 264], [65, 40]]) {
+        for tile in kernel.tiles() {
+            let [m, n] = [tile.0 as usize + 22, 2 * tile.1 as usize + 8];
             kernel = kernel.with_tile(tile)?;
             let x = world.per_rank(|rank| ([m, n], any_bits::<T>(rank as u64, m * n)))?;
             let [mut y, mut z] = [world.zeros([m, n])?, world.zeros([m, n])?];
@@ -96,7 +96,7 @@ pub fn broadcasts<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = broadcast::load(&world)?;
     for [m, n] in [[900, 136], [3, 500], [0, 64], [64, 0], [129, 8]] {
-        for tile in TILES {
+        for tile in kernel.tiles() {
             kernel = kernel.with_tile(tile)?;
             let data = any_bits::<T>(m as u64, m * n);
             let x = world.scatter([m, n], &data)?;

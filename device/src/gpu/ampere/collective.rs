@@ -229,6 +229,7 @@ fn slot_of_panel(place: &PanelPlace) -> Option<&SlotPlace> {
 #[inline(always)]
 fn check_staged<C: Config, E: Element, S: TileShape>() {
     const {
+        assert!(S::COLUMNS % 64 == 0, "on GPUs without TMA a tile has a multiple of 64 columns");
         assert!(
             S::ROWS == C::ROWS && staging(S::ROWS, S::COLUMNS, E::SIZE) <= staging(C::ROWS, C::COLUMNS, C::ELEMENT),
             "a tile that is read, added or stored must be of the kernel's BM rows and fit a tile of BM x BN elements of T"
@@ -253,7 +254,8 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn begin(&self, stage: u32, tile: [u32; MAX_AXES]) {
+    fn begin(&self, stage: u32, tile: [u32; MAX_AXES], last: bool) {
+        self.signals.begin(last);
         self.note(stage, tile);
     }
 
@@ -280,6 +282,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         Shape<M, N>: TileShape,
     {
         const {
+            assert!(N % 64 == 0, "on GPUs without TMA a tile has a multiple of 64 columns");
             assert!(
                 M == C::ROWS && N <= C::COLUMNS,
                 "a matmul's tile must be of the kernel's BM rows and at most BN columns"

@@ -4,9 +4,9 @@ use super::{Choice, Settled};
 use crate::spec::{Carriage, ElementType, Extent, KernelSpec};
 
 /// Limits of the link that differ enough for the model to tell them apart, preferred ones first.
-const LIMITS: [u32; 2] = [16, 0];
+const LIMITS: [u32; 4] = [16, 8, 32, 0];
 /// Those that only measuring tells apart.
-const MORE_LIMITS: [u32; 3] = [8, 12, 24];
+const MORE_LIMITS: [u32; 2] = [12, 24];
 /// So it is with spans: they save reading an operand twice, and let CTAs wait that would otherwise compute. On two H200 GPUs the
 /// reduce-scatter of 512 × 12288 × 24576 took 446 µs without and 513 µs with a span of 4.
 const SPANS: [u32; 3] = [4, 16, 32];
@@ -14,7 +14,7 @@ const SPANS: [u32; 3] = [4, 16, 32];
 /// The choices that differ much from each other and have all that is settled, preferred ones first.
 pub(crate) fn all(kernel: &'static KernelSpec, element: ElementType, settled: &Settled) -> Vec<Choice> {
     let variants = kernel.variants.iter().filter(|variant| variant.element == element);
-    let tiles = variants.map(|variant| variant.tile).filter(|tile| settled.tile.is_none_or(|pinned| pinned == *tile));
+    let tiles = variants.map(|variant| variant.tile).filter(|tile| settled.has_tile(*tile));
     let carriages = carriages(settled);
     let mut all = Vec::new();
     for tile in tiles {
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn all_that_is_open_varies() {
-        let choices = all(&SPEC, ElementType::F32, Pins::of(&SPEC).settled());
-        assert_eq!(choices.len(), 2 * 2 * 2, "tiles, carriages, limits");
+        let choices = all(&SPEC, ElementType::F32, Pins::of(&SPEC, None).settled());
+        assert_eq!(choices.len(), 2 * 2 * LIMITS.len(), "tiles, carriages, limits");
         assert_eq!(
             choices[0],
             Choice { tile: (128, 128), carriages: vec![Carriage::Pull], link_limit: 16, span: 0, fused: true }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_pinned_does_not() {
-        let mut pins = Pins::of(&SPEC);
+        let mut pins = Pins::of(&SPEC, None);
         let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 3, span: 5, fused: true };
         pins.pin_all(&choice).unwrap();
         assert_eq!(all(&SPEC, ElementType::F32, pins.settled()), std::slice::from_ref(&choice));
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn near_ones_differ_in_one_part() {
         let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Push], link_limit: 16, span: 0, fused: true };
-        let near = near(&SPEC, Pins::of(&SPEC).settled(), &choice);
+        let near = near(&SPEC, Pins::of(&SPEC, None).settled(), &choice);
         assert_eq!(near.len(), MORE_LIMITS.len() + SPANS.len());
         assert!(near.iter().all(|other| (other.link_limit == 16) != (other.span == 0)));
     }

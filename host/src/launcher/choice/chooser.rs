@@ -10,7 +10,7 @@ use super::workload::Workload;
 use super::{Choice, Device, Pins, Settled, candidates};
 use crate::error::Error;
 use crate::extent::Sizes;
-use crate::spec::{ElementType, KernelSpec};
+use crate::spec::{ElementType, KernelSpec, Target};
 use crate::tuning::{Entry, Key, Tuning};
 use crate::variant;
 use crate::world::World;
@@ -69,8 +69,9 @@ struct Known {
 }
 
 impl Chooser {
-    pub fn new(kernel: &'static KernelSpec) -> Self {
-        Chooser { kernel, pins: Pins::of(kernel), known: Mutex::default() }
+    /// Who chooses among the ways that there is device code for; on simulated ranks, which take none, among all.
+    pub fn new(kernel: &'static KernelSpec, target: Option<Target>) -> Self {
+        Chooser { kernel, pins: Pins::of(kernel, target), known: Mutex::default() }
     }
 
     /// Settles parts of all choices.
@@ -195,7 +196,7 @@ mod tests {
     fn tuned(choice: Choice) -> Option<Choice> {
         let (tuning, entry) = (Tuning::default(), Entry { choice, ..entry(512, 7.0) });
         tuning.remember(entry.clone()).unwrap();
-        let chosen = Chooser::new(&SPEC).by_tuning(&tuning, ElementType::F32, &entry.key).unwrap()?;
+        let chosen = Chooser::new(&SPEC, None).by_tuning(&tuning, ElementType::F32, &entry.key).unwrap()?;
         assert_eq!(chosen.origin, Origin::Tuned { us: 7.0 });
         Some(chosen.choice)
     }
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn what_is_pinned_counts_at_once() {
         let world = World::simulated(2).unwrap();
-        let mut chooser = Chooser::new(&SPEC);
+        let mut chooser = Chooser::new(&SPEC, None);
         let mut dims = [0; MAX_DIMS];
         dims[..2].copy_from_slice(&[1024, 512]);
         let tile = |chooser: &Chooser| chooser.choose(&world, ElementType::F32, dims).unwrap().choice.tile;
@@ -233,6 +234,6 @@ mod tests {
     fn a_device_without_processors_has_a_prediction() {
         let sizes = Sizes { dims: &[1024, 512], world: 2, tile: (1, 1) };
         let device = Device { processors: 0, ..Device::h200() };
-        assert!(by_model(&SPEC, ElementType::F32, Pins::of(&SPEC).settled(), sizes, &device).is_ok());
+        assert!(by_model(&SPEC, ElementType::F32, Pins::of(&SPEC, None).settled(), sizes, &device).is_ok());
     }
 }

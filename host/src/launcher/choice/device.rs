@@ -18,6 +18,8 @@ pub struct Device {
     pub launch_us: f64,
     /// What one CTA moves through its shared memory.
     pub cta_gbps: f64,
+    /// What one mover sends over the link, a box at a time.
+    pub mover_gbps: f64,
     /// Its memory.
     pub memory_gbps: f64,
     /// Bytes of operands that stay in its cache from one visit to the next.
@@ -39,6 +41,7 @@ impl Device {
             tile_us: 0.95,
             launch_us: 4.6,
             cta_gbps: 50.0,
+            mover_gbps: 11.0,
             memory_gbps: 4100.0,
             cached_bytes: 30 << 20,
             link_gbps: 390.0,

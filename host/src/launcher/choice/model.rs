@@ -199,8 +199,13 @@ impl Model<'_> {
 
     /// What is only moved travels while the receiver computes what needs none of it.
     fn exposed_of_moved(&self, channel: usize, transfer: &Transfer, from: &StageWork, to: &StageWork) -> Exposed {
-        let carriers = self.ctas(from).min(from.tiles).max(1) as f64;
-        let rate = self.device.link_gbps.min(carriers * self.device.cta_gbps);
+        let carriers = self.ctas(from).min(from.tiles).max(1);
+        let rate = self.device.link_gbps.min(if from.moved {
+            let limit = if self.choice.link_limit == 0 { carriers } else { self.choice.link_limit };
+            limit.min(carriers) as f64 * self.device.mover_gbps
+        } else {
+            carriers as f64 * self.device.cta_gbps
+        });
         let transfer_us = self.latency_us(channel) + micros(transfer.bytes() as f64, rate);
         // Tiles that a rank computes from its own rows before it needs any others.
         let own = match to.order {

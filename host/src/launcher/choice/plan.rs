@@ -104,7 +104,7 @@ impl Plan {
             return Err(expected());
         }
         let of_any_tile = Sizes { dims: &sizes, world: ranks, tile: (1, 1) };
-        let chosen = chooser::by_model(kernel, element, Pins::of(kernel).settled(), of_any_tile, device)?;
+        let chosen = chooser::by_model(kernel, element, Pins::of(kernel, None).settled(), of_any_tile, device)?;
         Plan::new(kernel, element, &sizes, ranks, &chosen, Some(device.clone()))
     }
 

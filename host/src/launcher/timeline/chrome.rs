@@ -111,6 +111,7 @@ fn name(recorder: Recorder) -> &'static str {
         Recorder::Loader => "loader",
         Recorder::Communication => "communication",
         Recorder::Mover => "mover",
+        Recorder::Poller => "poller",
         Recorder::Math => "math",
         Recorder::Whole => "all",
     }

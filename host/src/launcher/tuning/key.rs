@@ -78,7 +78,7 @@ pub(crate) mod testing {
     }
 
     pub fn entry(m: u32, us: f64) -> Entry {
-        let key = Key::new(&SPEC, ElementType::F32, &[m, 64], 2, Pins::of(&SPEC).settled(), &gpus());
+        let key = Key::new(&SPEC, ElementType::F32, &[m, 64], 2, Pins::of(&SPEC, None).settled(), &gpus());
         let choice = Choice { tile: (64, 64), carriages: vec![Carriage::Pull], link_limit: 12, span: 2, fused: true };
         Entry { key, choice, us }
     }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn everything_that_matters_to_time_makes_another_key() {
-        let mut pins = Pins::of(&SPEC);
+        let mut pins = Pins::of(&SPEC, None);
         let of = |dims: &[u32], ranks, pins: &Pins, gpus: &GpuKind| {
             Key::new(&SPEC, ElementType::F32, dims, ranks, pins.settled(), gpus)
         };
-        let key = |dims: &[u32], ranks, gpus: &GpuKind| of(dims, ranks, &Pins::of(&SPEC), gpus);
+        let key = |dims: &[u32], ranks, gpus: &GpuKind| of(dims, ranks, &Pins::of(&SPEC, None), gpus);
         let one = key(&[1, 2], 2, &gpus());
         assert_eq!(one, key(&[1, 2], 2, &gpus()));
         assert_ne!(one, key(&[2, 1], 2, &gpus()));

@@ -63,13 +63,14 @@ fn no_such_item(holds: &Holds, variant: ElementType, tile: (u32, u32)) -> Option
             _ => Some("there is no such panel: a panel has 64, 128, 192 or 256 rows"),
         },
         Holds::Tile { element, rows, columns, .. } => match (rows.constant(tile), columns.constant(tile)) {
-            (Some(rows @ (64 | 128)), Some(columns @ (64 | 128 | 192 | 256))) => {
+            // Code for GPUs without TMA knows multiples of 64 alone, and variants with a tile of another width have none.
+            (Some(rows @ (64 | 128)), Some(columns)) if columns == tile.1 || [64, 128, 192, 256].contains(&columns) => {
                 let fits = rows == tile.0 && columns * element.in_variant(variant).size() <= tile.1 * variant.size();
                 (!fits).then_some(
                     "such a tile can't be sent: it must have `BM` rows, and no more bytes than a `Tile<T, BM, BN>`",
                 )
             }
-            _ => Some("there is no such tile: a tile has 64 or 128 rows, and 64, 128, 192 or 256 columns"),
+            _ => Some("there is no such tile: a tile has 64 or 128 rows, and `BN` or 64, 128, 192 or 256 columns"),
         },
     }
 }

@@ -8,6 +8,10 @@ use super::{Variant, literal, walk};
 use crate::model::{Channel, ElementType, Holds, Kernel, Route};
 use crate::roles;
 
+/// Code for GPUs without TMA has tiles whose columns are a multiple of this: a warp holds a quarter of them, in blocks of 16.
+/// As `Target::has_tile` of the launcher has it.
+const WIDTH_FOR_ALL: u32 = 64;
+
 /// The hidden module of a variant.
 pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
     let Variant { module, entry, .. } = variant;
@@ -16,8 +20,10 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
     let weave = walk::weave(kernel);
     let params = params(kernel);
     let symbol = entry.to_string();
+    let not_for_all = (!variant.tile.1.is_multiple_of(WIDTH_FOR_ALL)).then(|| quote!(, not(entwine_sm_80)));
     let moves = walk::moves(kernel).then(|| quote!(weave_moves));
     let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
+    let polls = walk::polls(kernel).then_some(&unmoved);
     quote! {
         #[doc(hidden)]
         #[allow(dead_code, unexpected_cfgs, unused_imports)]
@@ -28,10 +34,10 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
             pub type Params = #params;
             #weave
 
-            #[cfg(all(target_arch = "nvptx64", entwine_entries))]
+            #[cfg(all(target_arch = "nvptx64", entwine_entries #not_for_all))]
             ::entwine::device::gpu::entry!(
                 #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
-                tile = (BM, BN), element = T
+                polls = [#polls], tile = (BM, BN), element = T
             );
 
             #[cfg(not(target_arch = "nvptx64"))]

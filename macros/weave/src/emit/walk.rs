@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::literal;
 use crate::extent::Extent;
-use crate::model::{ArgumentKind, Binding, Kernel, Order, OrderKind, Parameter, Receive, Stage};
+use crate::model::{ArgumentKind, Binding, Holds, Kernel, Order, OrderKind, Parameter, Port, Receive, Stage};
 
 /// The function `weave`, which visits the tiles of all stages, in order. Where movers carry some of them beside the other
 /// roles, these visit the rest in `weave_unmoved`, and the movers theirs in `weave_moves`.
@@ -28,6 +28,14 @@ pub fn weave(kernel: &Kernel) -> TokenStream {
 /// Whether movers carry any of the stages.
 pub fn moves(kernel: &Kernel) -> bool {
     kernel.stages.iter().any(|stage| stage.moved)
+}
+
+/// Whether panels arrive for the other roles, so that a poller looks for their signals.
+pub fn polls(kernel: &Kernel) -> bool {
+    let arrives =
+        |port: &Port| port.receive.is_some() && matches!(kernel.channels[port.channel].holds, Holds::Panel { .. });
+    let stages = kernel.stages.iter().filter(|stage| !stage.moved);
+    stages.flat_map(Stage::ports).any(|(_, port)| arrives(port))
 }
 
 fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> bool) -> TokenStream {
