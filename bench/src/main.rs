@@ -14,6 +14,7 @@ mod operands;
 mod plot;
 mod probe;
 mod record;
+mod scaling;
 mod shapes;
 mod table;
 mod timeline;
@@ -57,6 +58,11 @@ enum Command {
         #[arg(required = true)]
         folder: PathBuf,
     },
+    /// Print what more GPUs would make of the same layers, by the launcher's model, in Markdown
+    Scaling {
+        /// JSON files of this program, for what was measured
+        files: Vec<PathBuf>,
+    },
     /// Record one launch of each operation: what each CTA does when
     Timeline(timeline::Options),
     /// Measure the time from the call of a launch to the first CTA on each GPU
@@ -74,6 +80,10 @@ fn main() -> Result<()> {
             for file in plot::draw(&record::merge_peers(record::latest(record::load(&files)?)), &folder)? {
                 println!("{}", file.display());
             }
+            Ok(())
+        }
+        Some(Command::Scaling { files }) => {
+            print!("{}", scaling::markdown(record::load(&files)?)?);
             Ok(())
         }
         Some(Command::Timeline(options)) => timeline::run(&options),
