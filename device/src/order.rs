@@ -157,7 +157,8 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
     /// Visits the next one, at these coordinates.
     #[inline(always)]
     pub fn visit<R: Role>(&mut self, role: &R, coordinates: [u32; D], tile: impl FnOnce(At<'_, D, R>)) {
-        self.stage.begin(role, coordinates, self.turn + 1 == self.count);
+        // The last of the CTA's tiles may be the other stage's.
+        self.stage.begin(role, coordinates, false);
         tile(At::new(role, coordinates));
         self.turn += 1;
     }
