@@ -95,7 +95,8 @@ pub fn rotates<T: Number>(ranks: &Ranks) -> Result<()> {
 pub fn mirrors<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel = mirror::load(&world)?;
-    for (tile, [m, n]) in TILES.into_iter().zip([[150, 256], [300, 384]]) {
+    for tile in kernel.tiles() {
+        let [m, n] = [tile.0 as usize * 2 + 22, 3 * tile.1 as usize];
         kernel = kernel.with_tile(tile)?;
         let columns = tile.1 as usize;
         let (x, mut y) = (world.per_rank(|rank| ([m, n], any_bits::<T>(rank as u64, m * n)))?, world.zeros([m, n])?);
