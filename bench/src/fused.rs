@@ -32,7 +32,11 @@ pub struct Variant {
 const EXAMPLES: &str = "`auto`, `128x256` or `auto@12+push~4`";
 
 impl Variant {
-    fn set<K: KernelType>(self, mut kernel: Kernel<K>) -> Result<Kernel<K>> {
+    /// The kernel, set so.
+    ///
+    /// # Errors
+    /// It has no such tile or channel.
+    pub fn set<K: KernelType>(self, mut kernel: Kernel<K>) -> Result<Kernel<K>> {
         if let Some(tile) = self.tile {
             kernel = kernel.with_tile(tile)?;
         }

@@ -9,6 +9,7 @@ mod library;
 mod limit;
 mod link;
 mod measure;
+mod moe;
 mod nccl;
 mod operands;
 mod plot;
@@ -65,6 +66,8 @@ enum Command {
     },
     /// Record one launch of each operation: what each CTA does when
     Timeline(timeline::Options),
+    /// Time layers of experts
+    Moe(moe::Options),
     /// Measure the time from the call of a launch to the first CTA on each GPU
     Latency(latency::Options),
 }
@@ -88,6 +91,7 @@ fn main() -> Result<()> {
         }
         Some(Command::Timeline(options)) => timeline::run(&options),
         Some(Command::Latency(options)) => latency::run(&options),
+        Some(Command::Moe(options)) => moe::run(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {
                 if env::var_os(name).is_none() {

@@ -65,15 +65,15 @@ pub struct MatrixArg {
     /// `[parts][part_rows][columns]`. 0 where there is none: on a simulated rank, or for an empty matrix.
     pub maps: u64,
     /// Address of a table of `world` matrices: this argument on each rank, with descriptors for this one. 0 if no channel
-    /// lies in the matrix.
+    /// lies in the matrix and it is not lent.
     pub ranks: u64,
     /// Rows in all.
     pub rows: u32,
     /// Columns.
     pub columns: u32,
-    /// Rows of one part: all of them, or ⌈rows / world⌉ for a sharded matrix.
+    /// Rows of one part: all of them, ⌈rows / world⌉ for a sharded matrix, or those of one group for a grouped one.
     pub part_rows: u32,
-    /// Parts: 1, or the number of ranks for a sharded matrix.
+    /// Parts: 1, the number of ranks for a sharded matrix, or the groups of a grouped one.
     pub parts: u32,
 }
 
@@ -103,6 +103,8 @@ pub struct ChannelArg {
     pub pieces: u32,
     /// Boxes (128 bytes of each row) of a piece. The last pieces may have fewer, or none.
     pub piece_boxes: u32,
+    /// Offset in the region of the counters of a channel of gates, one `u32` for each slot. They are 0 between launches.
+    pub counters: u64,
 }
 
 /// The parameters of an entry, in the order in which the launcher lays them out.
@@ -177,6 +179,11 @@ pub struct Control {
     /// Simulation: the epoch that rank `i` last finished, written by rank `i`.
     pub finished: [u32; MAX_WORLD],
     _pad2: [u32; 24],
+    /// The epoch in which rank `i` last was done with what this rank lends, written by rank `i`.
+    pub returned: [u32; MAX_WORLD],
+    /// CTAs that are done with what others lend.
+    pub returning: u32,
+    _pad3: [u32; 23],
     /// The link limit's tickets taken, out and in…
     pub link_taken: [Ticket; 2],
     /// … and given back.
@@ -206,6 +213,8 @@ pub enum FaultKind {
     Deadlock = 5,
     /// Simulation: a slot was read without its signal, or overwritten while it could still be read.
     Race = 6,
+    /// A routing sends a rank more blocks of rows than it has room for.
+    Capacity = 7,
 }
 
 /// What the first fault of a rank leaves behind.

@@ -30,9 +30,11 @@ pub trait Channel {
     /// A slot is reused only once its receiver has finished the launch that filled it. Not needed where every
     /// rank waits, in each launch, for those that it sends to.
     const ACKNOWLEDGED: bool = true;
+    /// It stays on its rank.
+    const LOCAL: bool = false;
     /// A slot's coordinates, `[u32; arity]`.
     type Index: Into<SlotIndex>;
-    /// What a slot holds: [`TileItem`] or [`PanelItem`].
+    /// What a slot holds: [`TileItem`], [`PanelItem`], [`GateItem`] or [`RoutingItem`].
     type Item;
 }
 
@@ -58,6 +60,11 @@ slot_index!(1 => [0], 2 => [0, 1], 3 => [0, 1, 2], 4 => [0, 1, 2, 3]);
 pub struct TileItem<E: Element, const M: usize, const N: usize>(PhantomData<E>);
 /// Slots of `Panel<E, M>`: `M` rows by as many columns as the launch says.
 pub struct PanelItem<E: Element, const M: usize>(PhantomData<E>);
+
+/// Slots that hold nothing, and open when as many tiles as they are told have been counted.
+pub struct GateItem;
+/// What a [`Routing`](crate::Routing) needs.
+pub struct RoutingItem;
 
 /// What a stage may do with a channel.
 pub trait Direction {}
@@ -138,7 +145,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Port<'c, C, D, R> {
             piece: NONE,
             route: C::ROUTE,
             acknowledged: C::ACKNOWLEDGED,
-            to: self.to,
+            to: if C::LOCAL { self.role.head().rank } else { self.to },
             into: self.into,
         };
         Slot { role: self.role, place, holds: PhantomData }
@@ -210,6 +217,27 @@ impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E
         D: ReceivePort,
     {
         Panel { role: self.role, place: PanelPlace::Slot(self.place), element: PhantomData }
+    }
+}
+
+impl<D: Direction, R: Role> Slot<'_, GateItem, D, R> {
+    /// Counts this tile: what it has stored so far is there for those who [`wait`](Slot::wait) until `of` tiles of this
+    /// rank have been counted. All of them name the same `of`.
+    #[inline(always)]
+    pub fn arrive(self, of: u32)
+    where
+        D: SendPort,
+    {
+        self.role.arrive(&self.place, of);
+    }
+
+    /// Waits until all have been counted that were to be.
+    #[inline(always)]
+    pub fn wait(self)
+    where
+        D: ReceivePort,
+    {
+        self.role.pass(&self.place);
     }
 }
 

@@ -5,6 +5,7 @@
 //! one box if the kernel has a mover.
 
 pub mod ampere;
+pub mod routing;
 
 /// Bytes of shared memory that a CTA may have on Hopper.
 pub const SHARED_LIMIT: u32 = 227 * 1024;

@@ -20,9 +20,11 @@ mod element;
 pub mod layout;
 pub mod log;
 mod matrix;
+mod memory;
 pub mod order;
 mod place;
 mod role;
+mod routing;
 mod scalar;
 mod shape;
 mod share;
@@ -37,15 +39,16 @@ pub mod ptx;
 
 pub use at::At;
 pub use channel::{
-    Channel, Direction, Incoming, PanelItem, Piece, Port, Receive, ReceivePort, Route, Send, SendPort, SendReceive,
-    Slot, TileItem,
+    Channel, Direction, GateItem, Incoming, PanelItem, Piece, Port, Receive, ReceivePort, Route, RoutingItem, Send,
+    SendPort, SendReceive, Slot, TileItem,
 };
 pub use element::{Element, MatmulElement};
 pub use half::{bf16, f16};
-pub use matrix::{Matrix, Panel, Shard, Sharded, TileMut, matmul};
-pub use order::{Share, Stage, Step, tiles, walk, walk_ready_first};
+pub use matrix::{Grouped, Matrix, Panel, Shard, Sharded, TileMut, matmul};
+pub use order::{Course, Share, Stage, Step, tiles, walk, walk_beside, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
+pub use routing::{Arrangement, Entry, Routed, Routing, RoutingPlace, RoutingSize, Scattered};
 pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
 pub use share::{dedicated, share};

@@ -6,6 +6,7 @@ use core::ops::Deref;
 use crate::abi::MatrixArg;
 use crate::channel::Incoming;
 use crate::element::{Element, MatmulElement};
+use crate::memory::word;
 use crate::place::{MatrixPlace, PanelPlace, Place, part_rows};
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -15,14 +16,14 @@ use crate::tile::{Storable, Tile};
 ///
 /// No dimension needs to be a multiple of a tile's: what a tile has beyond the edge reads as anything in
 /// rows, as zero in columns, and is not stored.
-pub struct Matrix<'c, E: Element, R: Role> {
+pub struct Matrix<'c, E, R: Role> {
     role: &'c R,
-    arg: MatrixArg,
+    pub(crate) arg: MatrixArg,
     part: u32,
     element: PhantomData<E>,
 }
 
-impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
+impl<'c, E, R: Role> Matrix<'c, E, R> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn woven(role: &'c R, arg: &MatrixArg) -> Self {
@@ -40,7 +41,21 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     pub fn columns(&self) -> u32 {
         self.arg.columns
     }
+}
 
+impl<R: Role> Matrix<'_, u32, R> {
+    /// The number in a row and a column, for control flow and coordinates.
+    ///
+    /// # Panics
+    /// There is no such place in the matrix.
+    #[inline(always)]
+    pub fn at(&self, [row, column]: [u32; 2]) -> u32 {
+        assert!(row < self.rows() && column < self.columns());
+        word(self.arg.data + row as u64 * self.arg.pitch + 4 * column as u64)
+    }
+}
+
+impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     /// All columns of the `M` rows from row `index · M` on.
     #[inline(always)]
     pub fn row_panel<const M: usize>(&self, index: u32) -> Panel<'c, E, M, R> {
@@ -62,7 +77,7 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     }
 
     #[inline(always)]
-    fn place<const M: usize, const N: usize>(&self, row: u32, column: u32) -> MatrixPlace {
+    pub(crate) fn place<const M: usize, const N: usize>(&self, row: u32, column: u32) -> MatrixPlace {
         MatrixPlace { matrix: self.arg, part: self.part, row: row * M as u32, column: column * N as u32 }
     }
 }
@@ -96,7 +111,7 @@ impl<'c, E: Element, R: Role> Sharded<'c, E, R> {
     }
 }
 
-/// One rank's rows of a [`Sharded`] matrix, to be read.
+/// One rank's rows of a [`Sharded`] matrix, or one group's of a [`Grouped`] one, to be read.
 pub struct Shard<'c, E: Element, R: Role>(Matrix<'c, E, R>);
 
 impl<'c, E: Element, R: Role> Deref for Shard<'c, E, R> {
@@ -104,6 +119,28 @@ impl<'c, E: Element, R: Role> Deref for Shard<'c, E, R> {
     #[inline(always)]
     fn deref(&self) -> &Matrix<'c, E, R> {
         &self.0
+    }
+}
+
+/// A matrix in this rank's memory that is a row of smaller ones, one below the other: the weights of experts, say.
+/// In a tile function the role `R` is left out: `&Grouped<bf16>`.
+pub struct Grouped<'c, E: Element, R: Role> {
+    role: &'c R,
+    arg: MatrixArg,
+    element: PhantomData<E>,
+}
+
+impl<'c, E: Element, R: Role> Grouped<'c, E, R> {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn woven(role: &'c R, arg: &MatrixArg) -> Self {
+        Grouped { role, arg: *arg, element: PhantomData }
+    }
+
+    /// The matrix of this group.
+    #[inline(always)]
+    pub fn group(&self, index: u32) -> Shard<'c, E, R> {
+        Shard(Matrix { role: self.role, arg: self.arg, part: index, element: PhantomData })
     }
 }
 

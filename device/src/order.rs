@@ -100,7 +100,7 @@ pub fn walk<const D: usize, R: Role>(
 }
 
 /// Visits this CTA's tiles of a stage as the slots arrive that they wait for, each named by `slot`, or that
-/// wait for none. Of its tiles in row-major order, those within 64 of the first unvisited one are pending.
+/// wait for none. Of its tiles in [`grouped`] order, those within 64 of the first unvisited one are pending.
 #[inline(always)]
 pub fn walk_ready_first<const D: usize, R: Role>(
     role: &R,
@@ -109,7 +109,7 @@ pub fn walk_ready_first<const D: usize, R: Role>(
     mut tile: impl FnMut(At<'_, D, R>),
 ) {
     let count = stage.tiles_of(role.cta());
-    let coordinates = |turn| row_major(stage.step(role, turn));
+    let coordinates = |turn| grouped(stage.step(role, turn));
     let mut first = 0;
     let mut visited = 0u64;
     while first < count {
@@ -127,6 +127,67 @@ pub fn walk_ready_first<const D: usize, R: Role>(
     }
 }
 
+/// A CTA's tiles of a stage that are left to it, in a fixed order, where it visits those of several stages by turns.
+pub struct Course<const D: usize, O> {
+    stage: Stage<D>,
+    order: O,
+    turn: u32,
+    count: u32,
+}
+
+impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
+    /// All of its tiles.
+    #[inline(always)]
+    pub fn new<R: Role>(role: &R, stage: Stage<D>, order: O) -> Self {
+        Course { stage, order, turn: 0, count: stage.tiles_of(role.cta()) }
+    }
+
+    /// Whether there are any left.
+    #[inline(always)]
+    pub fn is_left(&self) -> bool {
+        self.turn < self.count
+    }
+
+    /// The next one's coordinates.
+    #[inline(always)]
+    pub fn next<R: Role>(&self, role: &R) -> [u32; D] {
+        (self.order)(self.stage.step(role, self.turn))
+    }
+
+    /// Visits the next one, at these coordinates.
+    #[inline(always)]
+    pub fn visit<R: Role>(&mut self, role: &R, coordinates: [u32; D], tile: impl FnOnce(At<'_, D, R>)) {
+        // The last of the CTA's tiles may be the other stage's.
+        self.stage.begin(role, coordinates, false);
+        tile(At::new(role, coordinates));
+        self.turn += 1;
+    }
+}
+
+/// Visits a CTA's tiles of two stages, each in its order: the next one of `beside` whenever the slot has arrived that it
+/// waits for, and else the next one of `main`.
+#[inline(always)]
+pub fn walk_beside<const D: usize, const E: usize, R: Role>(
+    role: &R,
+    mut main: Course<D, impl Fn(Step<D>) -> [u32; D]>,
+    mut tile: impl FnMut(At<'_, D, R>),
+    mut beside: Course<E, impl Fn(Step<E>) -> [u32; E]>,
+    slot: impl Fn([u32; E]) -> Option<SlotPlace>,
+    mut tile_beside: impl FnMut(At<'_, E, R>),
+) {
+    while main.is_left() || beside.is_left() {
+        let candidates = main.is_left() as u64 * 2 + beside.is_left() as u64;
+        let next = if beside.is_left() { beside.next(role) } else { [0; E] };
+        // Until a tile is picked, what is missing is reported for this one.
+        role.note(beside.stage.index, named(next));
+        if role.first_ready(candidates, |candidate| if candidate == 0 { slot(next) } else { None }) == 0 {
+            beside.visit(role, next, &mut tile_beside);
+        } else {
+            main.visit(role, main.next(role), &mut tile);
+        }
+    }
+}
+
 /// The last axis fastest.
 #[inline(always)]
 pub fn row_major<const D: usize>(step: Step<D>) -> [u32; D] {
@@ -141,6 +202,22 @@ pub fn row_major<const D: usize>(step: Step<D>) -> [u32; D] {
 pub fn grouped<const D: usize>(step: Step<D>) -> [u32; D] {
     let mut coordinates = [0; D];
     grouped_from(0, step.grid, step.index, &mut coordinates);
+    coordinates
+}
+
+/// Each span of so many columns (the last axis) in turn, in an order for the tiles in it.
+#[inline(always)]
+pub fn in_spans<const D: usize>(step: Step<D>, span: u32, order: impl Fn(Step<D>) -> [u32; D]) -> [u32; D] {
+    let Step { mut grid, index, .. } = step;
+    let mut column = 1;
+    for extent in &grid[..D - 1] {
+        column *= extent;
+    }
+    let left = quotient(index, span * column) * span;
+    let right = grid[D - 1] - left;
+    grid[D - 1] = if span < right { span } else { right };
+    let mut coordinates = order(Step { index: index - left * column, grid, ..step });
+    coordinates[D - 1] += left;
     coordinates
 }
 

@@ -110,6 +110,12 @@ impl SlotPlace {
         self.arg.signals + 4 * (position as u64 * self.arg.pieces as u64 + piece as u64)
     }
 
+    /// The offset, in this rank's region, of the counter of the slot at a position, for a channel of gates.
+    #[inline(always)]
+    pub fn counter_offset(&self, position: u32) -> u64 {
+        self.arg.counters + 4 * position as u64
+    }
+
     /// The position of that signal among the channel's, for a timeline.
     #[inline(always)]
     pub fn signal(&self, piece: u32) -> u32 {

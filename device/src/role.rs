@@ -1,8 +1,9 @@
 //! What one role does for each operation of a tile function.
 
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// A role: one of the threads of execution that together carry out a tile function.
@@ -56,6 +57,41 @@ pub trait Role: Sized {
 
     /// Moves a panel of `M` rows into a slot, or a piece's columns of it, releases and signals what it moved.
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace);
+
+    /// Counts this tile in a gate's slot, with all that it has stored so far; the last of `of` signals the slot.
+    fn arrive(&self, gate: &SlotPlace, of: u32);
+
+    /// Waits for the signal of a gate's slot.
+    fn pass(&self, gate: &SlotPlace);
+
+    /// Arranges the rows of this rank's groups, as all ranks' `choices` and their `weights` say, and notes in `loads` how
+    /// many rows each group of all ranks has.
+    fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg);
+
+    /// Waits for the arrangement. The number of its blocks.
+    fn arranged(&self, routing: &RoutingPlace) -> u32;
+
+    /// Copies rows of one rank to where the arrangement has them on this one, and counts each in the gate of its block.
+    fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered);
+
+    /// For each row of a rank, from `row` on, the weighted sum of what its groups on this rank made of it: rows of the
+    /// matrix that `from` is a place in, whose columns are meant.
+    fn weighted_sum<E: Element, S: TileShape>(
+        &self,
+        routing: &RoutingPlace,
+        source: u32,
+        row: u32,
+        from: &MatrixPlace,
+    ) -> Self::Fragment<f32, S>;
+
+    /// Once this rank's roles are done with what others lend: tells them, and waits until all are done with what it lends.
+    fn reclaim(&self);
+
+    /// A tile of `f(x, y)`, half as wide, for each pair of elements that are eight columns apart in sixteen.
+    fn fold<E: Element, S: TileShape, H: TileShape>(
+        tile: &Self::Fragment<E, S>,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::Fragment<E, H>;
 
     /// A tile whose elements are all `value`.
     fn splat<E: Element, S: TileShape>(&self, value: f32) -> Self::Fragment<E, S>;

@@ -10,6 +10,9 @@ pub trait Scalar {
     /// `e` to the power `self`; on GPUs with a relative error below 10⁻⁵.
     fn exp(self) -> Self;
 
+    /// `1 / (1 + e⁻ˣ)`; on GPUs with a relative error below 10⁻⁵.
+    fn sigmoid(self) -> Self;
+
     /// The hyperbolic tangent; on GPUs with a relative error below 2⁻¹⁰, less than that of rounding to `bf16`.
     fn tanh(self) -> Self;
 }
@@ -21,6 +24,9 @@ impl Scalar for f32 {
     }
     fn exp(self) -> f32 {
         f32::exp(self)
+    }
+    fn sigmoid(self) -> f32 {
+        1.0 / (1.0 + f32::exp(-self))
     }
     fn tanh(self) -> f32 {
         f32::tanh(self)
@@ -36,6 +42,10 @@ impl Scalar for f32 {
     #[inline(always)]
     fn exp(self) -> f32 {
         crate::ptx::exp2(self * core::f32::consts::LOG2_E)
+    }
+    #[inline(always)]
+    fn sigmoid(self) -> f32 {
+        crate::ptx::reciprocal(1.0 + (-self).exp())
     }
     #[inline(always)]
     fn tanh(self) -> f32 {

@@ -58,6 +58,17 @@ where
         Tile { role: self.role, fragment: R::zip::<E, F, Shape<M, N>>(self.fragment, &other.fragment, f) }
     }
 
+    /// `f(x, y)` for each pair of elements that are eight columns apart: of every sixteen columns, the first eight with
+    /// the last eight. The tile is half as wide, `H = N / 2`.
+    #[inline(always)]
+    pub fn fold<const H: usize>(self, f: impl Fn(f32, f32) -> f32) -> Tile<'c, E, M, H, R>
+    where
+        Shape<M, H>: TileShape,
+    {
+        const { assert!(2 * H == N, "a folded tile is half as wide") };
+        Tile { role: self.role, fragment: R::fold::<E, Shape<M, N>, Shape<M, H>>(&self.fragment, f) }
+    }
+
     /// The same values as another element type, to the nearest, ties to even.
     #[inline(always)]
     pub fn cast<F: Element>(&self) -> Tile<'c, F, M, N, R> {

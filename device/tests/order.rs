@@ -1,6 +1,6 @@
 //! Orders visit every tile of a stage once.
 
-use entwine_device::order::{Step, grouped, peers_first, ring, row_major};
+use entwine_device::order::{Step, grouped, in_spans, peers_first, ring, row_major};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -26,12 +26,15 @@ fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [
 }
 
 fn every_order_is_one_to_one<const D: usize>(mut grid: [u32; D], rank: u32, world: u32) {
-    for order in [row_major, grouped] {
+    for order in [row_major, grouped, |step| in_spans(step, 3, grouped)] {
         visits_each_tile_once(order, grid, rank, world);
     }
     grid[0] = world;
     for order in [peers_first, ring] {
         visits_each_tile_once(order, grid, rank, world);
+    }
+    if D > 1 {
+        visits_each_tile_once(|step| in_spans(step, 2, peers_first), grid, rank, world);
     }
 }
 

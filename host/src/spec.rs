@@ -160,6 +160,19 @@ pub enum ItemSpec {
         /// Columns.
         columns: Extent,
     },
+    /// `Gate`: nothing but a count, on each rank for itself.
+    Gate,
+    /// `Routing`: in the last slot where the rows of a rank's groups lie, in the others what each rank's rows chose.
+    Routing {
+        /// Rows of a rank.
+        rows: Extent,
+        /// Groups that each of them chooses.
+        choices: Extent,
+        /// Groups of all ranks.
+        groups: Extent,
+        /// Rows that a rank has room for.
+        capacity: Extent,
+    },
 }
 
 /// Who receives what is stored into a channel.
@@ -216,6 +229,10 @@ pub enum ArgumentKind {
         columns: Extent,
         /// The tile functions see its rows in `world` parts.
         sharded: bool,
+        /// They see its rows in so many parts.
+        groups: Option<Extent>,
+        /// Other ranks read it, too.
+        lent: bool,
         /// It is written.
         mutable: bool,
     },
@@ -241,6 +258,8 @@ pub enum ElementType {
     F16,
     /// `f32`
     F32,
+    /// `u32`, in matrices alone.
+    U32,
 }
 
 /// A size in terms of the launch.

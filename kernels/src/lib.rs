@@ -19,10 +19,12 @@
 
 mod all_gather;
 mod all_reduce;
+mod moe;
 mod reduce_scatter;
 mod single;
 
 pub use all_gather::all_gather_gemm;
 pub use all_reduce::gemm_all_reduce;
+pub use moe::{moe_capacity, moe_dispatch_gemm, moe_gemm_combine, moe_layer};
 pub use reduce_scatter::gemm_reduce_scatter;
 pub use single::gemm;

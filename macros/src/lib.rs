@@ -44,6 +44,28 @@ use proc_macro::TokenStream;
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where
 ///   every receiver also sends to its senders. Default: `launch`.
 ///
+/// # Gates
+/// `#[channel(slots = […], guards = y)] pub struct Name(Gate);` declares gates, which hand the matrix `y` from the stages that
+/// write it to those that read it, on each rank for itself. After a tile has stored into `y`, `name.slot([…]).arrive(n)` counts
+/// it; once `n` tiles have been counted in a slot, those go on that `name.slot([…]).wait()` there, and read. All who
+/// arrive at a slot name the same `n`, which may be known on the device alone. `ready_first` may look at gates.
+///
+/// # Routings
+/// `#[channel(rows = m / world, choices = k, groups = e, capacity = c)] pub struct Name(Routing);` declares a routing: each
+/// of the `m / world` rows of a rank chooses `k` of `e` groups, which lie evenly split over the ranks (the first
+/// `⌈e / world⌉` on rank 0), and each rank has room for `c` rows. One stage, of one tile, takes it as `#[send]` and calls
+/// `name.arrange(choices, weights, loads)`, with matrices of `u32`, `f32` and `u32`; the stages that take it as `#[recv]`
+/// begin when it is done. Each group's rows then have places in a matrix of `c` rows, group after group, in *blocks* of
+/// `BM` rows that belong to one group:
+///
+/// * `name.blocks()` is their number, `name.group(block)` the group of one, counted from the rank's first. With
+///   `within = name`, the first axis of a stage's grid has as many tiles; the extent that is written there is an upper bound.
+/// * `name.scatter::<ROWS, _, _>([rank, index], x, rows, gates)` copies `ROWS` rows of a rank's `x` to their places in this
+///   rank's `rows`, each once over the link, and counts each in the gate of its block. It is for `carrier = mover`, and
+///   `x` is marked `#[lent]`: other ranks read it, and a rank's launch ends when they have.
+/// * `name.weighted_sum([rank, row, column], y)` is a tile of the sums, for rows of a rank, of what this rank's groups made
+///   of them, which lies in `y`.
+///
 /// # Stages
 /// `#[stage(grid = […])] fn name(at: At<2>, …)` declares a stage, the function of one tile. Stages run in the order
 /// in which they are written. Further settings:
@@ -52,13 +74,17 @@ use proc_macro::TokenStream;
 ///   `ready_first`, or a function `fn(Step<2>) -> [u32; 2]` of the module.
 /// * `ctas = 8`: so many CTAs carry this stage and nothing else, at the same time as the others carry theirs.
 /// * `carrier = mover`: one thread of every CTA carries this stage beside the others; it may only move tiles and
-///   panels.
+///   panels, or scatter rows.
+/// * `within = groups`: the first axis of the grid is the blocks that a routing has, the parameter of this name.
 ///
 /// Parameters, after `at`:
 ///
 /// * `&Matrix<T>`, `&mut Matrix<T>`, `&Sharded<T>` and `&mut Sharded<T>`, each with its `#[shape(rows, columns)]`
 ///   where it first appears. The same name in a later stage is the same argument. What one stage writes no other
-///   may read, since nothing would make it wait: that goes through a channel.
+///   may read, since nothing would make it wait: that goes through a channel, or is guarded by a gate. `Matrix<u32>` holds
+///   numbers that control flow and coordinates may depend on, `matrix.at([row, column])`.
+/// * `&Grouped<T>` with `#[shape(groups, rows, columns)]`: matrices one below the other, as the weights of experts lie.
+///   `b.group(index)` is one of them.
 /// * `#[send] name: Name`, `#[recv] name: Name`, or both: a channel. For the order `ready_first`,
 ///   `#[recv(slot = [at[0], at[1]])]` names the slot that a tile waits for, and `unless = at[0] == at.rank()` after
 ///   it the tiles that wait for none.

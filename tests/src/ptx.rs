@@ -80,8 +80,11 @@ fn entry_violations(entry: &Function<'_>, target: Target) -> Vec<String> {
     violations
 }
 
+/// The other barriers are those at which some warps meet.
 fn is_cta_barrier(instruction: &str) -> bool {
-    instruction.starts_with("bar.sync") || instruction.starts_with("barrier.sync")
+    let mut words = instruction.split_whitespace();
+    let waits = words.next().is_some_and(|opcode| opcode.starts_with("bar.sync") || opcode.starts_with("barrier.sync"));
+    waits && words.next() == Some("0")
 }
 
 fn is_weak_signal(instruction: &str) -> bool {

@@ -7,11 +7,20 @@ use std::path::Path;
 use entwine::spec::{KernelSpec, Target};
 use entwine_build::assembler;
 use entwine_build::ptx::Module;
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_kernels::{
+    all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, moe_dispatch_gemm, moe_gemm_combine, moe_layer,
+};
 use entwine_tests::ptx::{cta_barriers, matrix_instructions, violations};
 
-const KERNELS: [&KernelSpec; 4] =
-    [&gemm::SPEC, &gemm_reduce_scatter::SPEC, &gemm_all_reduce::SPEC, &all_gather_gemm::SPEC];
+const KERNELS: [&KernelSpec; 7] = [
+    &gemm::SPEC,
+    &gemm_reduce_scatter::SPEC,
+    &gemm_all_reduce::SPEC,
+    &all_gather_gemm::SPEC,
+    &moe_dispatch_gemm::SPEC,
+    &moe_gemm_combine::SPEC,
+    &moe_layer::SPEC,
+];
 
 const SOUND: &str = "
 .visible .entry sound(

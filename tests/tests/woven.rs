@@ -14,7 +14,7 @@ fn matrix<T: Element>(which: usize, rank: usize, [rows, columns]: [usize; 2]) ->
     (0..rows * columns).map(|index| value(which, rank, index)).collect()
 }
 
-fn per_rank<T: TensorElement>(world: &World, which: usize, shape: [usize; 2]) -> Tensor<T> {
+fn per_rank<T: TensorElement + Element>(world: &World, which: usize, shape: [usize; 2]) -> Tensor<T> {
     world.per_rank(|rank| (shape, matrix(which, rank, shape))).unwrap()
 }
 
@@ -67,7 +67,7 @@ fn tiles_are_computed_as_panels_arrive() {
     }
 }
 
-fn round_trip_of<T: TensorElement>(tile: (u32, u32)) {
+fn round_trip_of<T: TensorElement + Element>(tile: (u32, u32)) {
     let shape = [200, 150];
     let world = World::simulated(3).unwrap();
     let x = per_rank::<T>(&world, 0, shape);

@@ -293,6 +293,16 @@ impl Fabric {
         self.with(|state| state.signal(lane, signal, count));
     }
 
+    /// Counts the lane in a counter, which the last of `of` sets back to 0. Whether it is the last.
+    pub(super) fn count(&self, lane: usize, counter: u64, of: u32) -> bool {
+        self.with(|state| {
+            state.clocks.count(lane, counter);
+            let counted = word(counter).load(Ordering::Relaxed) + 1;
+            word(counter).store(if counted == of { 0 } else { counted }, Ordering::Relaxed);
+            counted == of
+        })
+    }
+
     /// Notes that the lane is about to read a slot.
     pub(super) fn read(&self, lane: usize, slot: u64) -> Result<(), Race> {
         self.with(|state| state.clocks.read(lane, slot))

@@ -8,6 +8,7 @@ mod launch;
 mod log;
 mod protocol;
 mod region;
+mod routing;
 mod sync;
 mod whole;
 mod window;

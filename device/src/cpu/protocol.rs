@@ -131,6 +131,56 @@ impl Cta {
         data
     }
 
+    /// Counts this CTA in a gate's slot, and opens it if that makes `of`.
+    pub(super) fn arrive(&self, gate: &SlotPlace, of: u32) {
+        let position = self.check(gate, gate.to, gate.linear());
+        let counter = self.regions().base(self.head.rank) + gate.counter_offset(position);
+        if self.fabric.count(self.lane(), counter, of) {
+            self.log.slot_event(EventKind::Send, gate, self.head.rank);
+            self.signal(gate, self.head.rank);
+        }
+    }
+
+    /// Waits for a gate's slot.
+    pub(super) fn pass(&self, gate: &SlotPlace) {
+        self.log.slot_event(EventKind::Wait, gate, self.head.rank);
+        self.wait(&[self.wanted(gate)], self.record(FaultKind::MissingSignal).at_slot(gate, self.head.rank));
+        self.log.slot_event(EventKind::Ready, gate, self.head.rank);
+    }
+
+    /// Waits until a rank has started the launch, so that what it lends may be read.
+    pub(super) fn await_lender(&self, rank: u32) {
+        let signal = self.regions().started(self.head.rank, rank);
+        let missing = FaultRecord { peer: rank, ..self.record(FaultKind::NotAcknowledged) };
+        self.wait(&[Want { signal, count: self.epoch }], missing);
+    }
+
+    /// Says, on the last CTA that is done with what others lend, that this rank is, and waits, on the first, for all others.
+    pub(super) fn reclaim(&self) {
+        let (Head { rank, world, ctas, .. }, regions) = (self.head, self.regions());
+        if self.fabric.count(self.lane(), regions.returning(rank), ctas) {
+            for lender in 0..world {
+                self.fabric.signal(self.lane(), regions.returned(lender, rank), self.epoch);
+            }
+        }
+        for borrower in (0..world).filter(|_| self.index == 0) {
+            let missing = FaultRecord { peer: borrower, ..self.record(FaultKind::MissingSignal) };
+            let want = Want { signal: regions.returned(rank, borrower), count: self.epoch };
+            self.wait(&[want], missing);
+        }
+    }
+
+    /// Gives up since the routing has more blocks here than there is room for.
+    pub(super) fn overflow(&self, slot: &SlotPlace, blocks: u32, room: u32) -> ! {
+        let fault = self.record(FaultKind::Capacity).at_slot(slot, self.head.rank);
+        self.give_up(FaultRecord { expected: room, seen: blocks, ..fault })
+    }
+
+    /// The launch's epoch.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// The first of the `candidates` (a bit each) whose slot's signal, or that of its first piece, has arrived, or that
     /// waits for none, as for a panel without columns.
     pub(super) fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {

@@ -49,6 +49,16 @@ impl Regions {
         self.base(rank) + offset_of!(Control, started) as u64 + 4 * of as u64
     }
 
+    /// The address, on `rank`, of the epoch in which `of` was last done with what `rank` lends.
+    pub(super) fn returned(self, rank: u32, of: u32) -> u64 {
+        self.base(rank) + offset_of!(Control, returned) as u64 + 4 * of as u64
+    }
+
+    /// The address, on `rank`, of the number of CTAs that are done with what others lend.
+    pub(super) fn returning(self, rank: u32) -> u64 {
+        self.base(rank) + offset_of!(Control, returning) as u64
+    }
+
     /// The address, on `rank`, of the epoch that `of` last finished.
     pub(super) fn finished(self, rank: u32, of: u32) -> u64 {
         self.base(rank) + offset_of!(Control, finished) as u64 + 4 * of as u64

@@ -5,19 +5,21 @@ use std::vec::Vec;
 
 use super::fault::Panicked;
 use super::protocol::Cta;
+use super::routing;
 use super::window::Window;
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::log::EventKind;
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// One CTA of a simulated rank.
 pub struct Whole {
-    cta: Cta,
+    pub(super) cta: Cta,
 }
 
 /// Columns of the operands that are multiplied at a time.
@@ -114,7 +116,7 @@ fn multiply_add(a: &[f32], b: &[f32], depth: usize, sum: &mut [f32]) {
 }
 
 /// A matrix that a channel lies in, as `rank` has it.
-fn on_rank(matrix: &MatrixArg, rank: u32) -> MatrixArg {
+pub(super) fn on_rank(matrix: &MatrixArg, rank: u32) -> MatrixArg {
     // SAFETY: the launcher gives such a matrix a table with an entry for each rank.
     unsafe { *(matrix.ranks as *const MatrixArg).add(rank as usize) }
 }
@@ -208,6 +210,49 @@ impl Role for Whole {
             let into = |data| Window::slot(data, M, to.arg.columns as usize).beyond_column(columns.start);
             self.cta.send(&piece, |_, data| into(data).write(&block, columns.len()));
         }
+    }
+
+    fn arrive(&self, gate: &SlotPlace, of: u32) {
+        self.cta.arrive(gate, of);
+    }
+
+    fn pass(&self, gate: &SlotPlace) {
+        self.cta.pass(gate);
+    }
+
+    fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        routing::arrange(&self.cta, routing, choices, weights, loads);
+    }
+
+    fn arranged(&self, routing: &RoutingPlace) -> u32 {
+        self.cta.receive(&routing.arrangement(self.head()));
+        routing.arranged(self.head()).blocks()
+    }
+
+    fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
+        routing::scatter::<E>(&self.cta, routing, rows);
+    }
+
+    fn weighted_sum<E: Element, S: TileShape>(
+        &self,
+        routing: &RoutingPlace,
+        source: u32,
+        row: u32,
+        from: &MatrixPlace,
+    ) -> Vec<f32> {
+        routing::weighted_sum::<E, S>(&self.cta, routing, source, row, from)
+    }
+
+    fn reclaim(&self) {
+        self.cta.reclaim();
+    }
+
+    fn fold<E: Element, S: TileShape, H: TileShape>(tile: &Vec<E>, f: impl Fn(f32, f32) -> f32) -> Vec<E> {
+        let folded = tile.chunks_exact(16).flat_map(|columns| {
+            let (first, last) = columns.split_at(8);
+            first.iter().zip(last).map(|(x, y)| E::from_f32(f(x.to_f32(), y.to_f32())))
+        });
+        folded.collect()
     }
 
     fn splat<E: Element, S: TileShape>(&self, value: f32) -> Vec<E> {

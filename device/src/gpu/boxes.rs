@@ -63,7 +63,7 @@ impl Source {
     #[inline(always)]
     pub fn bytes(self, rows: usize) -> u32 {
         match self {
-            Source::Matrix { maps: 0, .. } => 0,
+            Source::Matrix { maps, .. } if is_empty(maps) => 0,
             _ => rows as u32 * ROW,
         }
     }
@@ -73,7 +73,7 @@ impl Source {
     pub fn load<E: Element>(self, index: u32, rows: usize, to: u32, barrier: u32) {
         unsafe {
             match self {
-                Source::Matrix { maps: 0, .. } => {}
+                Source::Matrix { maps, .. } if is_empty(maps) => {}
                 Source::Matrix { maps, column, row, part, columns } => {
                     let x = column + box_column(index, columns, E::SIZE);
                     for_maps(rows, |map, y| tensor_load(to + y * ROW, maps + map, x, row + y, part, barrier));
@@ -85,6 +85,13 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether a matrix without tensor maps is meant, which has no elements. Asked where it matters: the answers for all matrices
+/// of a kernel would take a register from its start to its end.
+#[inline(always)]
+fn is_empty(maps: u64) -> bool {
+    anew((maps >> 32) as u32 | maps as u32) == 0
 }
 
 /// Waits for the box at `first` of a panel. The first box behind those that are known to have arrived; a matrix's are
@@ -111,7 +118,7 @@ pub(super) fn await_boxes<C: Config>(signals: &Signals<'_, '_, C>, place: &Panel
 #[inline(always)]
 pub(super) fn put_in_matrix<E: Element>(to: &MatrixPlace, shape: (usize, usize), first: u32, count: u32, from: u32) {
     let (rows, columns) = shape;
-    if to.matrix.maps == 0 {
+    if is_empty(to.matrix.maps) {
         return;
     }
     for index in 0..count {

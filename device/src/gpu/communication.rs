@@ -8,14 +8,15 @@ use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::COMMUNICATION;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes, staging};
 use crate::log::EventKind;
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// Ring slots that may be being stored while the loader fills the next.
@@ -66,6 +67,16 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
         }
         self.cta.end_log();
+    }
+
+    /// What the loader tells.
+    #[inline(always)]
+    fn told(&self) -> u32 {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.cta.event(EventKind::End);
+        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
+        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     /// Waits until the math warpgroups have handed the staging buffer over.
@@ -180,12 +191,59 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.cta.event(EventKind::End);
-        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
-        unsafe { self.cta.read_choice(cursor.slot) }
+        self.told()
     }
+
+    #[inline(always)]
+    fn arrive(&self, gate: &SlotPlace, of: u32) {
+        self.signals.arrive(gate, of);
+    }
+
+    #[inline(always)]
+    fn pass(&self, gate: &SlotPlace) {
+        self.signals.pass(gate);
+    }
+
+    /// The math warpgroups fill the table and, once all tables are there, the arrangement.
+    #[inline(always)]
+    fn arrange(&self, routing: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {
+        let head = self.cta.head;
+        let table = routing.table(anew(head.rank));
+        self.signals.await_receivers(&table);
+        self.collect();
+        self.signals.release(&table);
+        for source in 0..head.world {
+            self.signals.pass(&routing.table(source));
+        }
+        self.collect();
+        let (slot, blocks) = (routing.arrangement(head), routing.arranged(head).blocks());
+        if blocks > routing.size.blocks() {
+            self.signals.overflow(&slot, blocks, routing.size.blocks());
+        }
+        self.signals.release(&slot);
+    }
+
+    #[inline(always)]
+    fn arranged(&self, _: &RoutingPlace) -> u32 {
+        self.told()
+    }
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
+
+    /// The math warpgroups add to it what is received later, as to a tile that was fetched.
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+        if self.held.get() {
+            self.take_staging();
+        }
+        unsafe { mbarrier_arrive(self.cta.ready()) };
+        self.ready.set(self.ready.get() ^ 1);
+        self.held.set(true);
+    }
+
+    #[inline(always)]
+    fn reclaim(&self) {}
 
     #[inline(always)]
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace)

@@ -26,6 +26,8 @@ pub trait Config {
     const MOVES: bool;
     /// Whether panels arrive in slots, for whose signals a poller looks.
     const POLLS: bool;
+    /// Whether what they move are rows, too, so that the mover is a whole warp.
+    const MOVES_ROWS: bool;
     /// Whether its roles record what they do when.
     const RECORDS: bool;
 
@@ -43,6 +45,9 @@ pub trait Config {
 /// accumulators don't fit into an even share.
 const FEW_REGISTERS: u32 = 72;
 const MANY_REGISTERS: u32 = 216;
+/// The same where a warp scatters rows.
+const SCATTERING_REGISTERS: u32 = 88;
+const MANY_BESIDE_SCATTERING: u32 = 208;
 
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
@@ -175,10 +180,10 @@ impl<'p, C: Config> Cta<'p, C> {
         self.thread == COMMUNICATING_THREAD
     }
 
-    /// Whether this thread is the mover.
+    /// Whether this thread is the mover, or one of its lanes.
     #[inline(always)]
     pub fn moves(&self) -> bool {
-        self.thread == MOVING_THREAD
+        if C::MOVES_ROWS { self.thread / 32 == MOVING_THREAD / 32 } else { self.thread == MOVING_THREAD }
     }
 
     /// Whether this thread is the poller.
@@ -194,7 +199,11 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub unsafe fn give_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
-            unsafe { setmaxnreg_dec::<FEW_REGISTERS>() }
+            if const { C::MOVES_ROWS } {
+                unsafe { setmaxnreg_dec::<SCATTERING_REGISTERS>() }
+            } else {
+                unsafe { setmaxnreg_dec::<FEW_REGISTERS>() }
+            }
         }
     }
 
@@ -202,7 +211,11 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) unsafe fn take_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
-            unsafe { setmaxnreg_inc::<MANY_REGISTERS>() }
+            if const { C::MOVES_ROWS } {
+                unsafe { setmaxnreg_inc::<MANY_BESIDE_SCATTERING>() }
+            } else {
+                unsafe { setmaxnreg_inc::<MANY_REGISTERS>() }
+            }
         }
     }
 

@@ -72,6 +72,14 @@ pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, piece: u32, peer: u32, ex
     exit()
 }
 
+/// Gives the launch up over another rank.
+#[inline(always)]
+pub(super) fn fault_of(kind: FaultKind, peer: u32, expected: u32, seen: u32) -> ! {
+    unsafe { store_shared(piece_of_thread(), NONE) };
+    report_slot(kind as u32, NONE, NONE, NONE, NONE, NONE, peer, expected, seen);
+    exit()
+}
+
 /// Where a thread of its own leaves the piece that its fault is about: behind its site.
 #[inline(always)]
 fn piece_of_thread() -> u32 {

@@ -8,13 +8,14 @@ use super::cta::{CHOICES, Config, Cta, Cursor, TRIES};
 use super::fault::LOADER;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes};
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// The loading thread.
@@ -75,6 +76,19 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
         there
     }
 
+    /// Tells the communication thread and the math warpgroups what the walk depends on.
+    #[inline(always)]
+    fn tell(&self, chosen: u32) -> u32 {
+        let cursor = self.choice.get();
+        self.cta.wait(self.cta.choice_free(cursor.slot), cursor.parity ^ 1);
+        unsafe {
+            store_shared(self.cta.choice(cursor.slot), chosen);
+            mbarrier_arrive(self.cta.chosen(cursor.slot));
+        }
+        self.choice.set(cursor.next(CHOICES));
+        chosen
+    }
+
     /// Passes `count` boxes from the one at `first` on through the ring, as many to a slot as fit.
     #[inline(always)]
     fn stream<E: Element>(&self, from: Source, first: u32, count: u32, rows: usize) {
@@ -121,15 +135,37 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     #[inline(always)]
     fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
         let chosen = self.signals.first_ready(candidates, slot);
-        let cursor = self.choice.get();
-        self.cta.wait(self.cta.choice_free(cursor.slot), cursor.parity ^ 1);
-        unsafe {
-            store_shared(self.cta.choice(cursor.slot), chosen);
-            mbarrier_arrive(self.cta.chosen(cursor.slot));
-        }
-        self.choice.set(cursor.next(CHOICES));
-        chosen
+        self.tell(chosen)
     }
+
+    /// As with choices, the other roles learn of it from this one.
+    #[inline(always)]
+    fn arranged(&self, routing: &RoutingPlace) -> u32 {
+        self.signals.pass(&routing.arrangement(self.cta.head));
+        self.tell(routing.arranged(self.cta.head).blocks())
+    }
+
+    #[inline(always)]
+    fn pass(&self, gate: &SlotPlace) {
+        self.signals.pass(gate);
+    }
+
+    #[inline(always)]
+    fn arrive(&self, _: &SlotPlace, _: u32) {}
+
+    #[inline(always)]
+    fn arrange(&self, _: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {}
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {
+        const { panic!("rows are scattered in a stage with `carrier = mover`") }
+    }
+
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {}
+
+    #[inline(always)]
+    fn reclaim(&self) {}
 
     #[inline(always)]
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace)

@@ -4,17 +4,22 @@
 use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::fragment::{holds_fragments, reduce_in_warp};
+use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use super::in_a_cta;
-use crate::abi::{Head, MAX_AXES};
+use super::routing::{Gathered, Team};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
 use crate::log::EventKind;
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
+
+/// Where the math warpgroups meet.
+const MATH_BARRIER: u32 = 1;
 
 /// A thread of the math warpgroups.
 ///
@@ -110,6 +115,19 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         if self.leads() {
             unsafe { mbarrier_arrive(self.cta.empty(slot)) };
         }
+    }
+
+    /// What the loader tells, or `otherwise` if the launch is given up.
+    #[inline(always)]
+    fn told(&self, otherwise: u32) -> u32 {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.event(EventKind::End);
+        self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
+        if self.cta.is_given_up() {
+            return otherwise;
+        }
+        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     /// Waits until the staging buffer is this side's.
@@ -231,14 +249,91 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     /// only comes to its end if each turn takes a candidate.
     #[inline(always)]
     fn first_ready(&self, candidates: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.event(EventKind::End);
-        self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
-        if self.cta.is_given_up() {
-            return candidates.trailing_zeros();
+        self.told(candidates.trailing_zeros())
+    }
+
+    #[inline(always)]
+    fn arranged(&self, _: &RoutingPlace) -> u32 {
+        self.told(0)
+    }
+
+    #[inline(always)]
+    fn arrive(&self, _: &SlotPlace, _: u32) {}
+
+    #[inline(always)]
+    fn pass(&self, _: &SlotPlace) {}
+
+    #[inline(always)]
+    fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        let team = Team { thread: self.cta.thread() - 128, threads: 128 * C::WARPGROUPS, shared: self.cta.staging() };
+        let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };
+        self.take_staging();
+        if !self.cta.is_given_up() {
+            unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
         }
-        unsafe { self.cta.read_choice(cursor.slot) }
+        self.give_staging();
+        self.take_staging();
+        if !self.cta.is_given_up() {
+            unsafe { team.arrange(self.cta, routing, loads, sync) };
+        }
+        self.give_staging();
+    }
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
+
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(
+        &self,
+        routing: &RoutingPlace,
+        source: u32,
+        row: u32,
+        from: &MatrixPlace,
+    ) -> S::Values {
+        if self.held.get() {
+            self.give_staging();
+        }
+        self.take_staging();
+        self.held.set(true);
+        let mut sum = f32::zeros::<S>();
+        if self.cta.is_given_up() {
+            return sum;
+        }
+        let rows = Gathered::new::<E>(routing, self.cta.head, source, from, self.lane % 4 * 2);
+        let first = row + self.first_row() + self.lane / 4;
+        for choice in 0..anew(routing.size.choices) {
+            for half in 0..2 {
+                if let Some((weight, address)) = rows.part(first + 8 * half as u32, choice) {
+                    let mut add = |column: usize| {
+                        let (low, high) = unsafe { rows.pair::<E>(address, column as u32) };
+                        let values = sum.values_mut();
+                        values[column / 2 + 2 * half] += weight * low;
+                        values[column / 2 + 2 * half + 1] += weight * high;
+                    };
+                    for block in (0..S::COLUMNS).step_by(128) {
+                        let columns = (block..S::COLUMNS.min(block + 128)).step_by(8);
+                        if rows.has(S::COLUMNS.min(block + 128) as u32 - 7) {
+                            columns.for_each(&mut add);
+                        } else {
+                            columns.filter(|column| rows.has(*column as u32)).for_each(&mut add);
+                        }
+                    }
+                }
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn reclaim(&self) {}
+
+    #[inline(always)]
+    fn fold<E: Element, S: TileShape, H: TileShape>(tile: &E::Held<S>, f: impl Fn(f32, f32) -> f32) -> E::Held<H> {
+        from_pairs::<E, H>(|index| {
+            let (block, half) = (index / 2, index % 2);
+            let ((a, b), (c, d)) = (E::pair::<S>(tile, 4 * block + half), E::pair::<S>(tile, 4 * block + 2 + half));
+            (f(a, c), f(b, d))
+        })
     }
 
     #[inline(always)]

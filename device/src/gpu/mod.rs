@@ -20,6 +20,8 @@ mod log;
 mod math;
 mod mover;
 mod poller;
+mod routing;
+mod scatter;
 mod signals;
 
 pub use ampere::Collective;
@@ -35,6 +37,8 @@ macro_rules! in_a_cta {
     () => {
         #[inline(always)]
         fn head(&self) -> &Head {
+            // SAFETY: no world is empty. What is divided by its size needs no check, and no predicate for the answer.
+            unsafe { core::hint::assert_unchecked(self.cta.head.world != 0) };
             self.cta.head
         }
         #[inline(always)]
@@ -60,6 +64,8 @@ macro_rules! holds_nothing {
         #[inline(always)]
         fn cast<E: Element, F: Element, S: TileShape>(_: &()) {}
         #[inline(always)]
+        fn fold<E: Element, S: TileShape, H: TileShape>(_: &(), _: impl Fn(f32, f32) -> f32) {}
+        #[inline(always)]
         fn reduce_rows<E: Element, S: TileShape>(_: &(), _: impl Fn(f32, f32) -> f32) {}
         #[inline(always)]
         fn zip_rows<E: Element, S: TileShape>(_: (), _: &(), _: impl Fn(f32, f32) -> f32) {}
@@ -75,7 +81,7 @@ use holds_nothing;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __config {
-    (params = $params:ty, moves = [$($moves:ident),*], polls = [$($polls:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty) => {
+    (params = $params:ty, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty) => {
         #[doc(hidden)]
         pub struct Config;
         impl $crate::gpu::Config for Config {
@@ -85,6 +91,7 @@ macro_rules! __config {
             const COMMUNICATES: bool = <$params>::CHANNELS > 0;
             const MOVES: bool = !stringify!($($moves),*).is_empty();
             const POLLS: bool = !stringify!($($polls),*).is_empty();
+            const MOVES_ROWS: bool = false $(|| $moves_rows)?;
             const RECORDS: bool = cfg!(entwine_timeline);
         }
     };
@@ -96,13 +103,13 @@ pub use crate::__config as config;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __hopper_entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
         ::core::arch::global_asm!(
             concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
             threads = const $crate::layout::threads($rows),
         );
 
-        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], tile = ($rows, $columns), element = $element);
+        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], $(moves_rows = $moves_rows,)? tile = ($rows, $columns), element = $element);
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {

@@ -5,9 +5,10 @@ use core::cell::Cell;
 use super::boxes::{Source, await_boxes, put_in_matrix};
 use super::cta::{Config, Cta};
 use super::fault::MOVER;
+use super::scatter::scatter;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes};
 use crate::log::EventKind;
@@ -15,10 +16,12 @@ use crate::order::tiles;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// The moving thread. One box at a time passes through a buffer of its own: a CTA's share of the traffic is
 /// small, and all CTAs move at once (132 boxes of 16 KiB on their way are three times what fills a link of 390 GB/s).
+/// Where it scatters rows it is a warp, whose lanes look up where they go.
 pub struct Mover<'c, 'p, C: Config> {
     cta: &'c Cta<'p, C>,
     signals: Signals<'c, 'p, C>,
@@ -30,14 +33,27 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
     #[inline(always)]
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
         let signals = Signals::new(cta, false);
-        unsafe { cta.know_epoch() };
+        if C::MOVES_ROWS {
+            unsafe { sync_warp() };
+        }
+        if Self::leads(cta) {
+            unsafe { cta.know_epoch() };
+        }
         Mover { cta, signals, parity: Cell::new(0) }
     }
 
     /// Ends the role.
     #[inline(always)]
     pub fn finish(&self) {
-        self.cta.end_log();
+        if Self::leads(self.cta) {
+            self.cta.end_log();
+        }
+    }
+
+    /// Whether this thread is the mover itself, and not one of its other lanes.
+    #[inline(always)]
+    fn leads(cta: &Cta<'p, C>) -> bool {
+        !C::MOVES_ROWS || cta.thread() % 32 == 0
     }
 
     /// Brings a box into the buffer, while `meanwhile` is done.
@@ -104,7 +120,9 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     #[inline(always)]
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES], _: bool) {
         self.note(stage, tile);
-        self.cta.begin_tile(stage, Some(tile));
+        if Self::leads(self.cta) {
+            self.cta.begin_tile(stage, Some(tile));
+        }
     }
 
     /// The mover makes its own choices: no other role is at its stages.
@@ -137,7 +155,48 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     }
 
     #[inline(always)]
+    fn arrive(&self, gate: &SlotPlace, of: u32) {
+        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows does nothing else") };
+        self.signals.arrive(gate, of);
+    }
+
+    #[inline(always)]
+    fn pass(&self, gate: &SlotPlace) {
+        self.signals.pass(gate);
+    }
+
+    #[inline(always)]
+    fn arrange(&self, _: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {
+        const { panic!("a stage with `carrier = mover` only moves tiles and rows: it can't arrange them") }
+    }
+
+    #[inline(always)]
+    fn arranged(&self, routing: &RoutingPlace) -> u32 {
+        self.signals.pass(&routing.arrangement(self.cta.head));
+        routing.arranged(self.cta.head).blocks()
+    }
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
+        const { assert!(C::MOVES_ROWS) };
+        unsafe { scatter::<E, C>(self.cta, &self.signals, &self.parity, routing, rows) };
+    }
+
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+        const { panic!("a stage with `carrier = mover` only moves tiles and rows: it can't add them up") }
+    }
+
+    #[inline(always)]
+    fn reclaim(&self) {
+        if Self::leads(self.cta) {
+            self.signals.reclaim();
+        }
+    }
+
+    #[inline(always)]
     fn transfer<E: Element, S: TileShape>(&self, from: &Place, to: &Place) {
+        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows does nothing else") };
         const { assert!(S::ROWS <= C::ROWS, "a tile that a mover moves has at most the kernel's BM rows") };
         if let Place::Slot(arriving) = from
             && from.is_at(to, S::ROWS, S::COLUMNS)
@@ -161,6 +220,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, to: &SlotPlace) {
+        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows does nothing else") };
         const { assert!(M <= C::ROWS, "a panel that a mover moves has at most the kernel's BM rows") };
         let (source, total) = (Source::panel(&self.signals, from), tiles(to.arg.columns * E::SIZE, ROW));
         let (first, count) = to.boxes(total);

@@ -8,14 +8,15 @@ use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fault::POLLER;
 use super::signals::Signals;
 use super::{holds_nothing, in_a_cta};
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::log::EventKind;
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// The polling thread. What has arrived is counted in shared memory, in chunks of all of the CTA's products that have an
@@ -35,6 +36,16 @@ impl<'c, 'p, C: Config> Poller<'c, 'p, C> {
         let signals = Signals::new(cta, false);
         unsafe { cta.know_epoch() };
         Poller { cta, signals, choice: Cell::new(Cursor::START), before: Cell::new(0) }
+    }
+
+    /// What the loader tells.
+    #[inline(always)]
+    fn told(&self) -> u32 {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.cta.event(EventKind::End);
+        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
+        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     /// Ends the role.
@@ -61,12 +72,31 @@ impl<'c, 'p, C: Config> Role for Poller<'c, 'p, C> {
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.cta.event(EventKind::End);
-        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
-        unsafe { self.cta.read_choice(cursor.slot) }
+        self.told()
     }
+
+    #[inline(always)]
+    fn arranged(&self, _: &RoutingPlace) -> u32 {
+        self.told()
+    }
+
+    #[inline(always)]
+    fn arrive(&self, _: &SlotPlace, _: u32) {}
+
+    #[inline(always)]
+    fn pass(&self, _: &SlotPlace) {}
+
+    #[inline(always)]
+    fn arrange(&self, _: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {}
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
+
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {}
+
+    #[inline(always)]
+    fn reclaim(&self) {}
 
     #[inline(always)]
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace)

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::boxes::put_in_matrix;
 use super::cta::{Config, Cta};
-use super::fault::fault;
+use super::fault::{fault, fault_of};
 use crate::abi::{Control, FaultKind, MAX_WORLD, MatrixArg, Ticket};
 use crate::channel::Route;
 use crate::element::Element;
@@ -102,6 +102,76 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             fault(FaultKind::MissingSignal, slot, piece, slot.sender(self.cta.head.world), self.epoch, seen)
         });
         self.cta.slot_event(EventKind::Ready, slot, piece, sender);
+    }
+
+    /// Waits for the signal of a slot that is sent as a whole.
+    #[inline(always)]
+    pub fn await_slot(&self, slot: &SlotPlace) {
+        self.wait_for(slot, 0);
+    }
+
+    /// Waits for the signal of a slot that holds nothing which is copied by itself: a gate's, or one of a routing.
+    #[inline(always)]
+    pub fn pass(&self, slot: &SlotPlace) {
+        self.await_slot(slot);
+        fence_proxy_async_global();
+    }
+
+    /// Counts this thread in a gate's slot, all that it has stored being complete.
+    #[inline(always)]
+    pub fn arrive(&self, gate: &SlotPlace, of: u32) {
+        self.complete();
+        fence_acq_rel_sys();
+        self.count(gate, of);
+    }
+
+    /// Counts this thread in a gate's slot, all that it has stored being complete and released. The last one of `of` opens it.
+    #[inline(always)]
+    pub fn count(&self, gate: &SlotPlace, of: u32) {
+        let counter = self.cta.region + gate.counter_offset(self.checked(gate, gate.linear()));
+        if unsafe { count_acq_rel_gpu(counter, of - 1) } == of - 1 {
+            self.release(gate);
+        }
+    }
+
+    /// Waits until a rank has started the launch, so that what it lends may be read.
+    #[inline(always)]
+    pub fn await_lender(&self, rank: u32) {
+        let known = 1 << (rank + MAX_WORLD as u32);
+        if self.acknowledged.get() & known == 0 {
+            let started = self.cta.region + (offset_of!(Control, started) + 4 * rank as usize) as u64;
+            self.poll(started, self.epoch, |seen| fault_of(FaultKind::NotAcknowledged, rank, self.epoch, seen));
+            self.acknowledged.set(self.acknowledged.get() | known);
+        }
+    }
+
+    /// Says, on the last CTA that is done with what others lend, that this rank is, and waits, on the first, for all others.
+    #[inline(always)]
+    pub fn reclaim(&self) {
+        let word = |offset: usize| self.cta.region + offset as u64;
+        let last = self.cta.head.ctas - 1;
+        if unsafe { count_acq_rel_gpu(word(offset_of!(Control, returning)), last) } == last {
+            fence_acq_rel_sys();
+            unsafe { self.cta.tell_all(offset_of!(Control, returned), self.epoch) };
+        }
+        if block_idx_x() == 0 {
+            for rank in 0..self.cta.head.world {
+                let returned = word(offset_of!(Control, returned) + 4 * rank as usize);
+                self.poll(returned, self.epoch, |seen| fault_of(FaultKind::MissingSignal, rank, self.epoch, seen));
+            }
+        }
+    }
+
+    /// Gives up since a routing has more blocks here than there is room for.
+    #[inline(always)]
+    pub fn overflow(&self, slot: &SlotPlace, blocks: u32, room: u32) -> ! {
+        fault(FaultKind::Capacity, slot, 0, self.cta.head.rank, room, blocks)
+    }
+
+    /// The launch's epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// The address of what arrives in a slot, if that is not in a matrix.

@@ -84,6 +84,46 @@ pub unsafe fn store_relaxed_gpu(address: u64, value: u32) {
     unsafe { asm!("st.relaxed.gpu.global.u32 [{}], {};", in(reg64) address, in(reg32) value) }
 }
 
+/// Adds 1, or sets back to 0 what is `last`. What there was before.
+///
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn count_acq_rel_gpu(address: u64, last: u32) -> u32 {
+    let old: u32;
+    unsafe { asm!("atom.acq_rel.gpu.global.inc.u32 {}, [{}], {};", out(reg32) old, in(reg64) address, in(reg32) last) };
+    old
+}
+
+/// A word of global memory. Not for signals: its order with other accesses is that of barriers and fences.
+///
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn load_global(address: u64) -> u32 {
+    let value: u32;
+    unsafe { asm!("ld.global.u32 {}, [{}];", out(reg32) value, in(reg64) address) };
+    value
+}
+
+/// Stores what [`load_global`] loads.
+///
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn store_global(address: u64, value: u32) {
+    unsafe { asm!("st.global.u32 [{}], {};", in(reg64) address, in(reg32) value) }
+}
+
+/// Stores two words.
+///
+/// # Safety
+/// `address` must be that of two 4-byte words of global memory, 8-byte aligned.
+#[inline(always)]
+pub unsafe fn store_global_u32x2(address: u64, words: [u32; 2]) {
+    unsafe { asm!("st.global.v2.u32 [{}], {{{}, {}}};", in(reg64) address, in(reg32) words[0], in(reg32) words[1]) }
+}
+
 /// # Safety
 /// `address` must be 16 bytes of global memory, aligned to 16, that no other thread accesses now.
 #[inline(always)]

@@ -22,4 +22,6 @@ functions! {
     exp2 = "ex2.approx.f32";
     /// The hyperbolic tangent, approximately.
     tanh = "tanh.approx.f32";
+    /// The reciprocal, approximately.
+    reciprocal = "rcp.approx.ftz.f32";
 }

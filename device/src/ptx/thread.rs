@@ -9,6 +9,14 @@ unsafe extern "C" {
     // The older `barrier0` is a name that LLVM replaces late: until then it is a call like any other, and not convergent.
     #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
     fn barrier_sync(barrier: u32);
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.count"]
+    fn barrier_sync_count(barrier: u32, threads: u32);
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn warp_sync(mask: u32);
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.match.any.sync.i32"]
+    fn match_any(mask: u32, value: u32) -> u32;
 }
 
 core::arch::global_asm!(".extern .shared .align 1024 .b8 entwine_shared[];");
@@ -61,6 +69,42 @@ pub fn block_idx_x() -> u32 {
 #[inline(always)]
 pub unsafe fn sync_threads() {
     unsafe { barrier_sync(0) }
+}
+
+/// Waits for `threads` threads of the CTA, whole warps, at a barrier of their own.
+///
+/// # Safety
+/// So many threads must come to the barrier of this index, which is not 0.
+#[inline(always)]
+pub unsafe fn sync_some(barrier: u32, threads: u32) {
+    unsafe { barrier_sync_count(barrier, threads) }
+}
+
+/// Waits for all lanes of the warp, and orders what they did to memory before what they do next.
+///
+/// # Safety
+/// All lanes of the warp that have not exited must take part.
+#[inline(always)]
+pub unsafe fn sync_warp() {
+    unsafe { warp_sync(u32::MAX) }
+}
+
+/// The lanes, a bit each, for which it holds.
+///
+/// # Safety
+/// As [`sync_warp`].
+#[inline(always)]
+pub unsafe fn lanes_where(holds: bool) -> u32 {
+    unsafe { vote_ballot(u32::MAX, holds) }
+}
+
+/// The lanes, a bit each, that have the same value.
+///
+/// # Safety
+/// As [`sync_warp`].
+#[inline(always)]
+pub unsafe fn lanes_with_same(value: u32) -> u32 {
+    unsafe { match_any(u32::MAX, value) }
 }
 
 /// The value of the lane whose index differs in the bits of `lane_xor`.

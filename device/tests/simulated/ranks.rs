@@ -180,6 +180,7 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
                 pull,
                 pieces,
                 piece_boxes,
+                counters: 0,
             };
             signals += 4 * SIGNALS;
             data += 2 * BUFFER;

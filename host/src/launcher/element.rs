@@ -1,12 +1,12 @@
 //! The element types of tensors.
 
 use bytemuck::Pod;
-use entwine_device::{Element, bf16, f16};
+use entwine_device::{bf16, f16};
 
 use crate::spec::{ElementSpec, ElementType};
 
 /// A type that tensors can hold.
-pub trait TensorElement: Element + Pod {
+pub trait TensorElement: Pod + Send + Sync {
     /// The type, as a value.
     const TYPE: ElementType;
 }
@@ -21,12 +21,16 @@ impl TensorElement for f32 {
     const TYPE: ElementType = ElementType::F32;
 }
 
+impl TensorElement for u32 {
+    const TYPE: ElementType = ElementType::U32;
+}
+
 impl ElementType {
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {
             ElementType::Bf16 | ElementType::F16 => 2,
-            ElementType::F32 => 4,
+            ElementType::F32 | ElementType::U32 => 4,
         }
     }
 
@@ -36,6 +40,7 @@ impl ElementType {
             ElementType::Bf16 => "bf16",
             ElementType::F16 => "f16",
             ElementType::F32 => "f32",
+            ElementType::U32 => "u32",
         }
     }
 }

@@ -64,7 +64,7 @@ impl Fault {
 
 fn kind(word: u32) -> Option<FaultKind> {
     use FaultKind::*;
-    let kinds = [MissingSignal, SlotOutOfRange, Panic, NotAcknowledged, Deadlock, Race];
+    let kinds = [MissingSignal, SlotOutOfRange, Panic, NotAcknowledged, Deadlock, Race, Capacity];
     kinds.into_iter().find(|kind| *kind as u32 == word)
 }
 
@@ -110,6 +110,11 @@ impl fmt::Display for Fault {
             FaultKind::Deadlock => {
                 write!(f, "deadlock: every CTA waits and none can go on; here for {slot} from {peer} ({counts})")
             }
+            FaultKind::Capacity => write!(
+                f,
+                "the rows that are routed here make {} blocks, and there is room for {}",
+                self.seen, self.expected
+            ),
             FaultKind::Race => {
                 write!(f, "race on {slot} with {peer}: read without its signal, or overwritten while it could be read")
             }

@@ -37,6 +37,11 @@ impl Protocol {
                 rows.text(dims),
                 columns.text(dims)
             ),
+            ItemSpec::Gate => return format!("{}: {} gates", channel.name, self.grid(channel.slots)),
+            ItemSpec::Routing { rows, choices, groups, .. } => {
+                let (rows, choices, groups) = (rows.text(dims), choices.text(dims), groups.text(dims));
+                return format!("{}: {choices} of {groups} groups for each of {rows} rows", channel.name);
+            }
         };
         let cut = match signalled(channel) {
             "piece" => format!(", cut into {} pieces", channel.pieces.text(dims)),
@@ -76,6 +81,10 @@ impl fmt::Display for Protocol {
         for (stage, spec) in stages.iter().enumerate() {
             for &channel in spec.sends {
                 let ChannelSpec { route, carriage, .. } = &channels[channel];
+                if matches!(channels[channel].item, ItemSpec::Gate) {
+                    writeln!(f, "    s{stage} -->|\"counted\"| c{channel}")?;
+                    continue;
+                }
                 let to = match route {
                     Route::One => "to one rank",
                     Route::Peers => "to every other rank",

@@ -4,21 +4,22 @@ use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
 use entwine_device::abi::{ChannelArg, Control, MAX_AXES, MAX_WORLD};
+use entwine_device::layout::routing::{MAX_CHOICES, MAX_GROUPS, arrangement_bytes, table_bytes};
 
 use crate::error::Error;
 use crate::extent::{self, Sizes};
 use crate::memory::Allocation;
 use crate::platform::Area;
-use crate::spec::{Carriage, ChannelSpec, ElementType, ItemSpec, KernelSpec};
+use crate::spec::{Carriage, ChannelSpec, ElementType, Extent, ItemSpec, KernelSpec};
 use crate::world::World;
 
 /// Channels' data and signals begin at multiples of this many bytes.
 const LINE: u64 = 128;
 
-/// What a launch's channels need, and where they lie: `Control`, then the signals of all channels, then
-/// their data for even epochs, then their data for odd ones.
+/// What a launch's channels need, and where they lie: `Control`, then the signals of all channels, then the counters of
+/// gates, then the channels' data for even epochs, then their data for odd ones.
 ///
-/// The borders between these four depend on the region alone and not on the launch, so that launches of different
+/// The borders between these five depend on the region alone and not on the launch, so that launches of different
 /// shapes on one region never take signals for data, nor one epoch's data for the next one's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -30,6 +31,7 @@ pub(crate) struct Layout {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Capacity {
     signals: u64,
+    counters: u64,
     /// The data of one parity.
     data: u64,
 }
@@ -37,12 +39,17 @@ pub(crate) struct Capacity {
 impl Capacity {
     /// Room for either.
     pub fn union(self, other: Capacity) -> Self {
-        Capacity { signals: self.signals.max(other.signals), data: self.data.max(other.data) }
+        Capacity {
+            signals: self.signals.max(other.signals),
+            counters: self.counters.max(other.counters),
+            data: self.data.max(other.data),
+        }
     }
 
     /// Bytes of a region; as many as can't be allocated, where they can't be counted.
     fn bytes(self) -> usize {
-        let bytes = (size_of::<Control>() as u64 + self.signals).saturating_add(self.data.saturating_mul(2));
+        let bytes =
+            (size_of::<Control>() as u64 + self.signals + self.counters).saturating_add(self.data.saturating_mul(2));
         usize::try_from(bytes).expect("addresses have 64 bits")
     }
 }
@@ -102,9 +109,14 @@ impl Layout {
             pull: (carriage == Carriage::Pull).into(),
             pieces,
             piece_boxes: (row / LINE).div_ceil(pieces.into()) as u32,
+            counters: self.need.counters,
         };
         if channel.into.is_none() {
             self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
+        }
+        if let ItemSpec::Gate = channel.item {
+            let counters = count as u64 * size_of::<u32>() as u64;
+            self.need.counters = self.need.counters.checked_add(counters.checked_next_multiple_of(LINE)?)?;
         }
         let signals = (count as u64 * pieces as u64).checked_mul(size_of::<u32>() as u64)?;
         self.need.signals = self.need.signals.checked_add(signals.checked_next_multiple_of(LINE)?)?;
@@ -122,11 +134,35 @@ impl ChannelSpec {
 impl ItemSpec {
     /// How large a slot is: each row is padded to whole lines.
     pub(crate) fn size(&self, variant: ElementType, sizes: &Sizes<'_>) -> Option<ItemSize> {
-        let (ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns }) = self;
+        let (element, rows, columns) = match self {
+            ItemSpec::Tile { element, rows, columns } | ItemSpec::Panel { element, rows, columns } => {
+                (element, rows, columns)
+            }
+            // What waits for a slot waits for nothing where there are no columns.
+            ItemSpec::Gate => return Some(ItemSize { columns: 1, row: 0, bytes: 0 }),
+            ItemSpec::Routing { rows, choices, groups, capacity } => {
+                let value = |extent: &Extent| extent.value(sizes);
+                let (rows, choices, groups, capacity) =
+                    (value(rows)?, value(choices)?, value(groups)?, value(capacity)?);
+                return routing_size(sizes, rows, choices, groups, capacity);
+            }
+        };
         let columns = columns.value(sizes)?;
         let row = (columns as u64 * element.resolve(variant).size() as u64).next_multiple_of(LINE);
         Some(ItemSize { columns, row, bytes: row.checked_mul(rows.value(sizes)?.into())? })
     }
+}
+
+/// How large the slots of a routing are, which have room for a table or an arrangement; `None` if its numbers have too few bits.
+fn routing_size(sizes: &Sizes<'_>, rows: u32, choices: u32, groups: u32, capacity: u32) -> Option<ItemSize> {
+    if groups > MAX_GROUPS || rows.checked_mul(choices)? >= MAX_CHOICES {
+        return None;
+    }
+    let table = table_bytes(rows, choices, groups);
+    let arrangement = arrangement_bytes(groups, sizes.world, capacity / sizes.tile.0);
+    let bytes = table.max(arrangement).next_multiple_of(LINE);
+    // What waits for a slot waits for nothing where there are no columns.
+    Some(ItemSize { columns: 1, row: bytes, bytes })
 }
 
 /// How large a slot is.
@@ -177,11 +213,13 @@ impl Region {
     /// The channels' places in this region.
     pub fn channels<'l>(&self, layout: &'l Layout) -> impl Iterator<Item = ChannelArg> + use<'l> {
         let signals = size_of::<Control>() as u64;
-        let Capacity { signals: signal_bytes, data: parity_stride } = self.capacity;
-        let data = signals + signal_bytes;
+        let Capacity { signals: signal_bytes, counters: counter_bytes, data: parity_stride } = self.capacity;
+        let counters = signals + signal_bytes;
+        let data = counters + counter_bytes;
         layout.channels.iter().map(move |channel| ChannelArg {
             data: data + channel.data,
             signals: signals + channel.signals,
+            counters: counters + channel.counters,
             parity_stride,
             ..*channel
         })
@@ -216,7 +254,10 @@ impl Region {
             set(offset_of!(Control, epoch), 1)?;
             set(offset_of!(Control, started), self.world.ranks())?;
             set(offset_of!(Control, finished), self.world.ranks())?;
-            set(size_of::<Control>(), self.capacity.signals as usize / size_of::<u32>())?;
+            set(offset_of!(Control, returned), self.world.ranks())?;
+            let signals = self.capacity.signals as usize;
+            set(size_of::<Control>(), signals / size_of::<u32>())?;
+            memory.fill(Area::flat(size_of::<Control>() + signals, self.capacity.counters as usize), &[0])?;
         }
         Ok(())
     }
@@ -251,7 +292,7 @@ mod tests {
         let channel = layout.channels[0];
         assert_eq!(channel.slots, [2, 2, 2, 1]);
         assert_eq!((channel.columns, channel.slot_bytes), (64, 64 * 64 * 4));
-        assert_eq!(layout.need, Capacity { signals: 128, data: 8 * 64 * 64 * 4 });
+        assert_eq!(layout.need, Capacity { signals: 128, counters: 0, data: 8 * 64 * 64 * 4 });
     }
 
     #[test]
@@ -289,7 +330,9 @@ mod tests {
     fn data_beyond_all_memory_is_refused() {
         let world = World::simulated(2).unwrap();
         for data in [1 << 62, 1 << 63, u64::MAX] {
-            let error = Region::new(&world, Capacity { signals: 128, data }, 0).err().expect("there is not so much");
+            let error = Region::new(&world, Capacity { signals: 128, counters: 0, data }, 0)
+                .err()
+                .expect("there is not so much");
             assert!(matches!(error, Error::OutOfMemory { rank: 0, .. }), "{error}");
         }
     }

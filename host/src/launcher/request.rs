@@ -187,12 +187,17 @@ impl Request {
 
     fn params(&self, head: &Head, channels: &[ChannelArg]) -> Result<Box<[u64]>, Error> {
         let rank = head.rank as usize;
+        let sizes = Sizes { dims: &self.dims, world: head.world, tile: self.chosen.choice.tile };
         let matrices = self.arguments.matrices.iter().enumerate().map(|(index, matrix)| {
-            let sharded = matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. });
-            let parts = if sharded { head.world } else { 1 };
+            let (parts, lent) = match &matrix.spec.kind {
+                ArgumentKind::Matrix { sharded: true, .. } => (head.world, false),
+                ArgumentKind::Matrix { groups: Some(groups), .. } => (groups.value(&sizes).unwrap_or(1).max(1), false),
+                ArgumentKind::Matrix { lent, .. } => (1, *lent),
+                ArgumentKind::Scalar(_) => unreachable!("a scalar is no matrix"),
+            };
             let argument = matrix.ranks[rank].argument(&self.world, rank, parts)?;
             let lies_in_it = |channel: &ChannelSpec| channel.into == Some(index);
-            let ranks = match self.kernel.channels.iter().any(lies_in_it) {
+            let ranks = match lent || self.kernel.channels.iter().any(lies_in_it) {
                 true => RankMatrix::table(&matrix.ranks, &self.world, rank, parts)?,
                 false => 0,
             };

@@ -61,6 +61,28 @@ pub enum Holds {
     Tile { element: Element, rows: Extent, columns: Extent, written: Type },
     /// `Panel<element, rows>`
     Panel { element: Element, rows: Extent, columns: Extent, written: Type },
+    /// `Gate`: nothing but a count of tiles, before what they wrote in a matrix is read.
+    Gate { guards: Option<Ident>, written: Type },
+    /// `Routing`
+    Routing { size: RoutingSize, written: Type },
+}
+
+/// The sizes of a routing.
+pub struct RoutingSize {
+    /// Rows of a rank.
+    pub rows: Extent,
+    /// Groups that each of them chooses.
+    pub choices: Extent,
+    /// Groups of all ranks.
+    pub groups: Extent,
+    /// Rows that a rank has room for.
+    pub capacity: Extent,
+}
+
+impl RoutingSize {
+    pub fn extents(&self) -> [&Extent; 4] {
+        [&self.rows, &self.choices, &self.groups, &self.capacity]
+    }
 }
 
 /// Who receives what is stored.
@@ -94,6 +116,8 @@ pub enum ElementType {
     Bf16,
     F16,
     F32,
+    /// Of matrices alone: numbers that control flow and coordinates go by.
+    U32,
 }
 
 /// A stage.
@@ -106,6 +130,10 @@ pub struct Stage {
     pub ctas: Option<u32>,
     /// The movers carry it, beside the other stages.
     pub moved: bool,
+    /// The stage between whose tiles its own are taken as they become ready.
+    pub beside: Option<Ident>,
+    /// The routing whose blocks the first axis of the grid is.
+    pub within: Option<Ident>,
     /// The name of the first parameter.
     pub at: Ident,
     /// The parameters after the first.
@@ -207,6 +235,10 @@ pub enum ArgumentKind {
 pub struct Matrix {
     pub element: Element,
     pub sharded: bool,
+    /// It is a column of so many matrices, which have `rows` rows together.
+    pub groups: Option<Extent>,
+    /// Other ranks read it, too.
+    pub lent: bool,
     pub rows: Extent,
     pub columns: Extent,
     /// Some stage writes it.
@@ -230,8 +262,10 @@ impl Kernel {
     pub fn for_each_extent<'a>(&'a self, f: &mut impl FnMut(&'a Extent)) {
         for channel in &self.channels {
             channel.slots.iter().for_each(&mut *f);
-            if let Holds::Panel { columns, .. } = &channel.holds {
-                f(columns);
+            match &channel.holds {
+                Holds::Panel { columns, .. } => f(columns),
+                Holds::Routing { size, .. } => size.extents().into_iter().for_each(&mut *f),
+                Holds::Tile { .. } | Holds::Gate { .. } => {}
             }
             channel.pieces.iter().for_each(&mut *f);
         }
@@ -275,8 +309,16 @@ impl Kernel {
 impl Holds {
     pub fn written(&self) -> &Type {
         match self {
-            Holds::Tile { written, .. } | Holds::Panel { written, .. } => written,
+            Holds::Tile { written, .. }
+            | Holds::Panel { written, .. }
+            | Holds::Gate { written, .. }
+            | Holds::Routing { written, .. } => written,
         }
+    }
+
+    /// It stays on the rank that sends it.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Holds::Gate { .. })
     }
 }
 
@@ -309,13 +351,14 @@ impl Default for Order {
 }
 
 impl ElementType {
+    /// Those of tiles.
     pub const ALL: [ElementType; 3] = [ElementType::Bf16, ElementType::F16, ElementType::F32];
 
     /// Bytes of one element.
     pub fn size(self) -> u32 {
         match self {
             ElementType::Bf16 | ElementType::F16 => 2,
-            ElementType::F32 => 4,
+            ElementType::F32 | ElementType::U32 => 4,
         }
     }
 
@@ -325,6 +368,7 @@ impl ElementType {
             ElementType::Bf16 => "bf16",
             ElementType::F16 => "f16",
             ElementType::F32 => "f32",
+            ElementType::U32 => "u32",
         }
     }
 

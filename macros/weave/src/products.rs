@@ -41,7 +41,7 @@ fn written<'a>(kernel: &'a Kernel, stage: &'a Stage, operand: &Expr) -> Option<&
         Binding::Matrix { argument, .. } => columns(kernel, *argument),
         Binding::Port(port) => match &kernel.channels[port.channel].holds {
             Holds::Panel { columns, .. } => Some(columns),
-            Holds::Tile { .. } => None,
+            _ => None,
         },
         Binding::Scalar { .. } => None,
     }

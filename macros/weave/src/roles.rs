@@ -7,22 +7,22 @@ use syn::{
     FnArg, GenericArgument, Item, ItemFn, Pat, PathArguments, PathSegment, Signature, Type, TypePath, parse_quote,
 };
 
-use crate::model::{Binding, Parameter, Port, Stage};
+use crate::model::{Binding, Holds, Kernel, Parameter, Port, Stage};
 
 /// The types that are generic over the role, and the number of generic arguments that the user writes.
-const HANDLES: [(&str, usize); 7] =
-    [("At", 1), ("Incoming", 3), ("Matrix", 1), ("Panel", 2), ("Rows", 2), ("Sharded", 1), ("Tile", 3)];
+const HANDLES: [(&str, usize); 8] =
+    [("At", 1), ("Grouped", 1), ("Incoming", 3), ("Matrix", 1), ("Panel", 2), ("Rows", 2), ("Sharded", 1), ("Tile", 3)];
 /// Of these, the one that borrows nothing.
 const WITHOUT_LIFETIME: &str = "Rows";
 
 /// The tile function of `stage`, generic over its role.
-pub fn tile_function(stage: &Stage) -> ItemFn {
+pub fn tile_function(kernel: &Kernel, stage: &Stage) -> ItemFn {
     let mut function = stage.function.clone();
     Roles.visit_block_mut(&mut function.block);
     for input in &mut function.sig.inputs {
         let FnArg::Typed(input) = input else { continue };
         match stage.parameters.iter().find(|parameter| parameter.written == *input.ty) {
-            Some(Parameter { binding: Binding::Port(port), .. }) => *input.ty = port_type(port, &input.ty),
+            Some(Parameter { binding: Binding::Port(port), .. }) => *input.ty = port_type(kernel, port, &input.ty),
             _ => Roles.visit_type_mut(&mut input.ty),
         }
     }
@@ -33,8 +33,8 @@ pub fn tile_function(stage: &Stage) -> ItemFn {
 }
 
 /// The tile function of a stage in which there are errors: what is right about its signature, and no body.
-pub fn outline(stage: &Stage) -> ItemFn {
-    let ItemFn { sig: Signature { ident, inputs, .. }, .. } = tile_function(stage);
+pub fn outline(kernel: &Kernel, stage: &Stage) -> ItemFn {
+    let ItemFn { sig: Signature { ident, inputs, .. }, .. } = tile_function(kernel, stage);
     let understood = inputs.iter().filter(|input| match input {
         FnArg::Typed(input) => matches!(&*input.pat, Pat::Ident(pattern) if is_understood(&pattern.ident, stage)),
         FnArg::Receiver(_) => false,
@@ -60,13 +60,16 @@ pub fn helper(function: &ItemFn) -> ItemFn {
 }
 
 /// The type of a parameter that is written as the channel's name.
-fn port_type(port: &Port, channel: &Type) -> Type {
+fn port_type(kernel: &Kernel, port: &Port, channel: &Type) -> Type {
     let direction: Type = match (&port.send, &port.receive) {
         (Some(_), Some(_)) => parse_quote!(::entwine::device::SendReceive),
         (Some(_), None) => parse_quote!(::entwine::device::Send),
         _ => parse_quote!(::entwine::device::Receive),
     };
-    parse_quote!(::entwine::device::Port<'cta, #channel, #direction, R>)
+    match kernel.channels[port.channel].holds {
+        Holds::Routing { .. } => parse_quote!(::entwine::device::Routing<'cta, #channel, #direction, R>),
+        _ => parse_quote!(::entwine::device::Port<'cta, #channel, #direction, R>),
+    }
 }
 
 /// Adds the role to the types that take one.

@@ -79,6 +79,13 @@ impl Settings {
         Some(self.given.swap_remove(index).value)
     }
 
+    /// Refuses whatever has not been taken: `what` has `those` settings alone.
+    pub fn refuse_others(&self, what: &str, those: &str, errors: &Errors) {
+        for Setting { key, .. } in &self.given {
+            errors.at(key, format!("{what} has no `{key}`: it takes {those}"));
+        }
+    }
+
     /// The value of `key`, one of the names in `choices`.
     pub fn take_choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)], errors: &Errors) -> Option<(T, Ident)> {
         let value = self.take(key)?;

@@ -285,7 +285,7 @@ fn blank<P: Product, T: Number>(world: &World, count: u64) -> Result<Vec<Problem
 }
 
 /// A stream of one's own on each rank.
-fn streams(world: &World) -> Result<Vec<Stream>> {
+pub(super) fn streams(world: &World) -> Result<Vec<Stream>> {
     let stream = |rank| Ok(world.cuda_context(rank).context("the rank is no GPU")?.new_stream()?);
     (0..world.ranks()).map(stream).collect()
 }

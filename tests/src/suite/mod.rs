@@ -7,6 +7,7 @@ mod faults;
 mod gpus;
 mod graphs;
 mod large;
+mod moe;
 mod number;
 mod product;
 mod ranks;
@@ -98,10 +99,13 @@ pub fn everywhere() -> Vec<Case> {
     fused!(cases, 1, starts::allocations_meanwhile, starts::dropped_meanwhile);
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
     each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
+    elements!(cases, 1, moe::routings, moe::back_to_back, moe::in_halves);
+    each!(cases, 1, moe::overflow, moe::epochs_wrap<bf16>);
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
     fused!(cases, 1, timeline::records);
     each!(cases, 1, timeline::records<Alone, bf16>, timeline::records_orders<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
+    elements!(cases, 1, woven::mirrors);
     cases
 }
 
@@ -111,6 +115,7 @@ pub fn gpus() -> Vec<Case> {
     each!(cases, 2, gpus::launch_blocking, gpus::occupied, gpus::memory_of_another_gpu);
     each!(cases, 1, gpus::own_streams, gpus::tunes, gpus::code_for_ampere, gpus::worlds, graphs::wrong_streams);
     fused!(cases, 1, graphs::inputs_change, graphs::captured);
+    each!(cases, 1, moe::replayed<bf16>);
     each!(cases, 2, graphs::faults_in_replays, graphs::replayed_on_one_rank);
     cases
 }

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 use super::number::{Number, bits, random};
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{self, broadcast, normalize, rotate};
+use crate::kernels::{self, broadcast, mirror, normalize, rotate};
 
 /// Elements one by one and row by row.
 pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
@@ -87,6 +87,33 @@ pub fn rotates<T: Number>(ranks: &Ranks) -> Result<()> {
             }
             check_guards(&world)?;
         }
+    }
+    Ok(())
+}
+
+/// Case 2: what one stage wrote is read by another behind gates, whoever the last one was that was counted.
+pub fn mirrors<T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let mut kernel = mirror::load(&world)?;
+    for tile in kernel.tiles() {
+        let [m, n] = [tile.0 as usize * 2 + 22, 3 * tile.1 as usize];
+        kernel = kernel.with_tile(tile)?;
+        let columns = tile.1 as usize;
+        let (x, mut y) = (world.per_rank(|rank| ([m, n], any_bits::<T>(rank as u64, m * n)))?, world.zeros([m, n])?);
+        for _ in 0..ranks.pick(2, 20) {
+            let mut z = world.zeros([m, n])?;
+            kernel.launch(mirror::Args { x: &x, y: &mut y, z: &mut z })?.wait()?;
+            for rank in 0..ranks.count() {
+                let rows = x.to_vec(rank)?;
+                let turned = rows.chunks_exact(n).flat_map(|row| row.chunks_exact(columns).rev().flatten().copied());
+                let turned: Vec<_> = turned.collect();
+                ensure!(
+                    bits(&z.to_vec(rank)?) == bits(&turned),
+                    "rank {rank}, tiles of {tile:?}: not the mirror image"
+                );
+            }
+        }
+        check_guards(&world)?;
     }
     Ok(())
 }

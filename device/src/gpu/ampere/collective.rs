@@ -1,21 +1,23 @@
 //! The role of a CTA's threads, all of them together.
 
-use super::area::Area;
+use super::area::{Area, PIECE};
 use super::copy;
 use super::product::product;
 use super::thread::{ROWS_HELD, Thread, block_columns};
-use crate::abi::{Head, MAX_AXES};
+use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::{COLLECTIVE, end_thread};
-use crate::gpu::fragment::{holds_fragments, reduce_in_warp};
+use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use crate::gpu::in_a_cta;
+use crate::gpu::routing::{Gathered, Team};
 use crate::gpu::signals::{Signals, Way};
 use crate::layout::{ROW, ampere, staging};
 use crate::order::tiles;
-use crate::place::{PanelPlace, Place, SlotPlace};
+use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
+use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// A thread of a CTA whose threads do everything together. [`Thread`] says what it holds of a tile.
@@ -351,6 +353,115 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             copy::pass::<C>(Thread::this(), M, boxes.clone(), &from, to)
         });
         self.leave(limited, Some(to));
+    }
+
+    #[inline(always)]
+    fn arrive(&self, gate: &SlotPlace, of: u32) {
+        unsafe { sync_threads() };
+        if leads() {
+            fence_acq_rel_sys();
+            self.signals.count(gate, of);
+        }
+    }
+
+    #[inline(always)]
+    fn pass(&self, gate: &SlotPlace) {
+        self.together(|| self.signals.await_slot(gate));
+    }
+
+    #[inline(always)]
+    fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        let (head, table) = (self.cta.head, routing.table(self.cta.head.rank));
+        let threads = ampere::threads(C::ROWS);
+        let team = Team { thread: Thread::this().index, threads, shared: self.buffer() };
+        let sync = || unsafe { sync_threads() };
+        self.together(|| self.signals.await_receivers(&table));
+        unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
+        self.leave(None, Some(&table));
+        self.together(|| {
+            for source in 0..head.world {
+                self.signals.await_slot(&routing.table(source));
+            }
+        });
+        unsafe { team.arrange(self.cta, routing, loads, sync) };
+        let slot = routing.arrangement(head);
+        self.together(|| {
+            let blocks = routing.arranged(head).blocks();
+            if blocks > routing.size.blocks() {
+                self.signals.overflow(&slot, blocks, routing.size.blocks());
+            }
+        });
+        self.leave(None, Some(&slot));
+    }
+
+    #[inline(always)]
+    fn arranged(&self, routing: &RoutingPlace) -> u32 {
+        self.together(|| self.signals.await_slot(&routing.arrangement(self.cta.head)));
+        routing.arranged(self.cta.head).blocks()
+    }
+
+    #[inline(always)]
+    fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
+        let (thread, arranged) = (Thread::this(), routing.arranged(self.cta.head));
+        self.together(|| self.signals.await_lender(rows.source));
+        let (from, routed) = (self.signals.matrix_of(&rows.from, rows.source), arranged.rows_of(rows.source));
+        let pieces = tiles(rows.from.columns * E::SIZE, PIECE);
+        for row in rows.first..(rows.first + rows.count).min(routing.size.rows) {
+            for choice in 0..routing.size.choices {
+                let Some(place) = routed.place(&routed.entry(row, choice)) else { continue };
+                let (from, to) = (from.data + row as u64 * from.pitch, rows.to.data + place as u64 * rows.to.pitch);
+                for piece in (thread.index..pieces).step_by(ampere::threads(C::ROWS) as usize) {
+                    let offset = (piece * PIECE) as u64;
+                    unsafe { store_global_16(to + offset, load_global_16(from + offset)) };
+                }
+                let block = place.checked_div(routing.size.block_rows).unwrap_or(0);
+                self.arrive(&SlotPlace { index: [block, 0, 0, 0], ..rows.gate }, arranged.rows(block));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn weighted_sum<E: Element, S: TileShape>(
+        &self,
+        routing: &RoutingPlace,
+        source: u32,
+        row: u32,
+        from: &MatrixPlace,
+    ) -> S::Values {
+        let thread = Thread::this();
+        let first_column = thread.column * (S::COLUMNS / 4) as u32 + thread.lane % 4 * 2;
+        let rows = Gathered::new::<E>(routing, self.cta.head, source, from, first_column);
+        let mut sum = f32::zeros::<S>();
+        for held in 0..ROWS_HELD {
+            for choice in 0..routing.size.choices {
+                let Some((weight, address)) = rows.part(row + thread.row_of(held), choice) else { continue };
+                for block in (0..block_columns(S::COLUMNS)).filter(|block| rows.has(8 * *block as u32)) {
+                    let (low, high) = unsafe { rows.pair::<E>(address, 8 * block as u32) };
+                    let pair = 2 * (held / 2 * block_columns(S::COLUMNS) + block) + held % 2;
+                    let values = sum.values_mut();
+                    values[2 * pair] += weight * low;
+                    values[2 * pair + 1] += weight * high;
+                }
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn reclaim(&self) {
+        unsafe { sync_threads() };
+        if leads() {
+            self.signals.reclaim();
+        }
+    }
+
+    #[inline(always)]
+    fn fold<E: Element, S: TileShape, H: TileShape>(tile: &E::Held<S>, f: impl Fn(f32, f32) -> f32) -> E::Held<H> {
+        from_pairs::<E, H>(|index| {
+            let (block, half) = (index / 2, index % 2);
+            let ((a, b), (c, d)) = (E::pair::<S>(tile, 4 * block + half), E::pair::<S>(tile, 4 * block + 2 + half));
+            (f(a, c), f(b, d))
+        })
     }
 
     /// In each warp, then over the four that share the rows, in the order of their columns.

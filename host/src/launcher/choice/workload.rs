@@ -3,7 +3,7 @@
 use crate::dims;
 use crate::error::Error;
 use crate::extent::{self, Sizes};
-use crate::spec::{ArgumentKind, ChannelSpec, ElementType, Extent, KernelSpec, Route, StageSpec};
+use crate::spec::{ArgumentKind, ChannelSpec, ElementType, Extent, ItemSpec, KernelSpec, Route, StageSpec};
 
 /// Bytes of depth that a CTA multiplies at a time.
 const STEP_BYTES: u64 = 128;
@@ -105,7 +105,7 @@ impl Workload {
             shared_bytes: 0,
         };
         for argument in kernel.arguments {
-            let ArgumentKind::Matrix { element: of, rows, columns, sharded, mutable } = &argument.kind else {
+            let ArgumentKind::Matrix { element: of, rows, columns, sharded, mutable, .. } = &argument.kind else {
                 continue;
             };
             let size = |extent: &Extent| extent.value(sizes).unwrap_or(u32::MAX) as u64;
@@ -157,7 +157,10 @@ impl Transfer {
         element: ElementType,
         sizes: &Sizes<'_>,
     ) -> Option<Self> {
-        let slots = extent::count(channel.slots, sizes)? as u64;
+        let slots = match channel.item {
+            ItemSpec::Gate => 0,
+            _ => extent::count(channel.slots, sizes)? as u64,
+        };
         let world = sizes.world as u64;
         let by_rank = matches!(channel.slots.first(), Some(Extent::World));
         let (slots, receivers) = match channel.route {

@@ -65,6 +65,7 @@ fn encode(
         ElementType::Bf16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         ElementType::F16 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         ElementType::F32 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        ElementType::U32 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
     };
     let sizes: [u64; 3] = [matrix.columns.into(), matrix.part_rows.into(), matrix.parts.into()];
     let strides = [matrix.pitch, part_stride];

@@ -29,21 +29,26 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
             pieces_exist(piece, call, channel, errors);
         }
     }
+    let gate = matches!(channel.holds, Holds::Gate { .. });
     for (call, method) in called(Action::Load) {
         if port.receive.is_none() {
-            errors
-                .at(method, format!("this stage only sends on `{name}`: mark the parameter `#[recv]` to load from it"));
+            let message = match gate {
+                true => format!("this stage is only counted at `{name}`: mark the parameter `#[recv]` to wait there"),
+                false => format!("this stage only sends on `{name}`: mark the parameter `#[recv]` to load from it"),
+            };
+            errors.at(method, message);
         } else if let Some(to) = call.to {
             errors.at(to, "`to` names the rank that a tile is sent to; what is loaded has been sent to this rank");
         }
     }
     for (call, method) in called(Action::Store) {
         if port.send.is_none() {
-            errors.at(
-                method,
-                format!("this stage only receives on `{name}`: mark the parameter `#[send]` to store to it"),
-            );
-        } else {
+            let message = match gate {
+                true => format!("this stage only waits at `{name}`: mark the parameter `#[send]` to be counted there"),
+                false => format!("this stage only receives on `{name}`: mark the parameter `#[send]` to store to it"),
+            };
+            errors.at(method, message);
+        } else if !gate {
             routed(call, method, name, channel, errors);
         }
     }
@@ -51,10 +56,18 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
         return;
     }
     if let (Some(marker), None) = (&port.send, called(Action::Store).next()) {
-        errors.at(marker, format!("nothing is stored to `{name}`, so that its receiver would wait for ever"));
+        let message = match gate {
+            true => format!("no tile arrives at `{name}`, so that whoever waits there would wait for ever"),
+            false => format!("nothing is stored to `{name}`, so that its receiver would wait for ever"),
+        };
+        errors.at(marker, message);
     }
     if let (Some(receive), None) = (&port.receive, called(Action::Load).next()) {
-        errors.at(&receive.marker, format!("nothing is loaded from `{name}`: take `#[recv]` off"));
+        let message = match gate {
+            true => format!("no tile waits at `{name}`: take `#[recv]` off"),
+            false => format!("nothing is loaded from `{name}`: take `#[recv]` off"),
+        };
+        errors.at(&receive.marker, message);
     }
     let first = found.calls.iter().find(|call| call.action.is_some());
     if let Some(PortCall { action: Some((Action::Load, method)), always: true, .. }) = first
@@ -75,8 +88,8 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
 fn pieces_exist(piece: &Ident, call: &PortCall, channel: &Channel, errors: &Errors) {
     let name = &channel.name;
     match &channel.holds {
-        Holds::Tile { .. } => {
-            errors.at(piece, format!("`{name}` holds tiles, which are sent as a whole: leave `piece` out"))
+        Holds::Tile { .. } | Holds::Gate { .. } | Holds::Routing { .. } => {
+            errors.at(piece, format!("`{name}` holds no panels: leave `piece` out"))
         }
         Holds::Panel { .. } if channel.pieces.is_none() => errors.at(
             piece,
@@ -125,7 +138,7 @@ struct PortCall<'a> {
     always: bool,
 }
 
-/// What is done with a slot.
+/// What is done with a slot; at a gate, waiting and arriving.
 #[derive(Clone, Copy, PartialEq)]
 enum Action {
     Load,
@@ -164,8 +177,8 @@ impl<'a> Visit<'a> for Finder<'a> {
         }
         let method = |name: &str| chain.iter().find(|call| call.method == name);
         let action = chain.iter().find_map(|call| match call.method.to_string().as_str() {
-            "load" => Some((Action::Load, &call.method)),
-            "store" => Some((Action::Store, &call.method)),
+            "load" | "wait" => Some((Action::Load, &call.method)),
+            "store" | "arrive" => Some((Action::Store, &call.method)),
             _ => None,
         });
         self.found.calls.push(PortCall {

@@ -7,7 +7,7 @@ use syn::Item;
 use super::slot_is_complete;
 use crate::errors::Errors;
 use crate::extent::Extent;
-use crate::model::{Channel, Kernel, Order, OrderKind, Port, Route, Stage};
+use crate::model::{Channel, Holds, Kernel, Order, OrderKind, Port, Route, Stage};
 use crate::tokens::mentions;
 
 /// Checks who sends and receives on a channel, and when.
@@ -30,6 +30,9 @@ pub fn check_order(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     }
     for (_, port) in stage.ports() {
         let Port { send: Some(_), receive: Some(receive), channel } = port else { continue };
+        if let Holds::Routing { .. } = kernel.channels[*channel].holds {
+            continue;
+        }
         if !matches!(kind, OrderKind::PeersFirst | OrderKind::Function) {
             errors.at(
                 &receive.marker,
@@ -175,9 +178,16 @@ fn ready_first_knows_slots(stage: &Stage, kernel: &Kernel, errors: &Errors) {
             errors.at(second, "`ready_first` looks at one slot for each tile: give `slot` to one channel");
         }
         (OrderKind::ReadyFirst, _) => {}
+        (_, [_, (_, second), ..]) if stage.beside.is_some() => {
+            errors.at(second, "one slot is looked at for each tile: give `slot` to one channel");
+        }
         (_, slots) => {
-            for (_, slot) in slots {
-                errors.at(slot, "`slot` is for `order = ready_first`: in other orders a tile waits where it loads");
+            for (_, slot) in slots.iter().filter(|_| stage.beside.is_none()) {
+                errors.at(
+                    slot,
+                    "`slot` is for `order = ready_first`, and for stages `beside` others: in other orders a tile waits where \
+                     it loads",
+                );
             }
         }
     }

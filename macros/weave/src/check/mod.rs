@@ -1,9 +1,13 @@
 //! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow` and,
-//! where they lie in matrices, in `into`, and those of the tile functions' bodies in `body`.
+//! where they lie in matrices, in `into`, those of gates and of routings in files of their own, and those of the tile
+//! functions' bodies in `body`.
 
+mod beside;
 mod body;
 mod flow;
+mod gate;
 mod into;
+mod routing;
 
 use syn::ExprArray;
 
@@ -21,9 +25,12 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
         tiles_exist(channel, kernel, errors);
         flow::check_channel(index, channel, kernel, errors);
         into::check(index, channel, kernel, errors);
+        gate::check(channel, kernel, errors);
     }
-    for stage in &kernel.stages {
+    for (index, stage) in kernel.stages.iter().enumerate() {
+        beside::check(index, stage, kernel, errors);
         flow::check_order(stage, kernel, errors);
+        routing::check(stage, kernel, errors);
         something_is_stored(stage, errors);
         for (name, port) in stage.ports() {
             body::check(stage, name, port, &kernel.channels[port.channel], errors);
@@ -72,6 +79,7 @@ fn no_such_item(holds: &Holds, variant: ElementType, tile: (u32, u32)) -> Option
             }
             _ => Some("there is no such tile: a tile has 64 or 128 rows, and `BN` or 64, 128, 192 or 256 columns"),
         },
+        Holds::Gate { .. } | Holds::Routing { .. } => None,
     }
 }
 
@@ -88,7 +96,7 @@ fn something_is_stored(stage: &Stage, errors: &Errors) {
     }
 }
 
-/// What one stage writes no other reads: nothing orders the two.
+/// What one stage writes no other reads, unless a gate that guards it stands between them: nothing else orders the two.
 fn no_matrix_is_read_and_written(kernel: &Kernel, errors: &Errors) {
     let parameters =
         || kernel.stages.iter().flat_map(|stage| stage.parameters.iter().map(move |parameter| (stage, parameter)));
@@ -98,12 +106,14 @@ fn no_matrix_is_read_and_written(kernel: &Kernel, errors: &Errors) {
             Binding::Matrix { argument: written, mutable } => mutable && written == argument,
             _ => false,
         });
-        if let Some((writer, _)) = writer {
+        if let Some((writer, _)) = writer
+            && !gate::stands_between(writer, reader, &kernel.arguments[argument].name, kernel)
+        {
             errors.at(
                 &read.written,
                 format!(
                     "`{}` writes `{}`, and nothing orders that with what `{}` reads: what a stage hands to another \
-                     goes through a channel",
+                     goes through a channel, or is guarded by a gate",
                     writer.name(),
                     read.name,
                     reader.name()

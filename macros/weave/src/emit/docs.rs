@@ -6,7 +6,9 @@ use syn::{Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue};
 
 use crate::errors::all_of;
 use crate::extent::axes;
-use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, Holds, Kernel, Port, Route, Stage};
+use crate::model::{
+    Argument, ArgumentKind, Carriage, Channel, Element, Holds, Kernel, Port, Route, RoutingSize, Stage,
+};
 
 /// The section that the module's documentation gains, inside of it.
 pub fn module(kernel: &Kernel) -> TokenStream {
@@ -65,6 +67,8 @@ pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
     let holds = match holds {
         Holds::Tile { element, rows, columns, .. } => format!("`Tile<{element}, {rows}, {columns}>`"),
         Holds::Panel { element, rows, columns, .. } => format!("`Panel<{element}, {rows}>` of `{columns}` columns"),
+        Holds::Gate { .. } => return appended(&gate(kernel, index)),
+        Holds::Routing { size, .. } => return appended(&routing(size)),
     };
     let names = |stages: Vec<usize>| all_of(stages.into_iter().map(|stage| kernel.stages[stage].name()));
     let senders = names(kernel.senders(index).map(|(stage, _)| stage).collect());
@@ -87,6 +91,26 @@ pub fn channel(kernel: &Kernel, index: usize) -> TokenStream {
     ))
 }
 
+fn gate(kernel: &Kernel, index: usize) -> String {
+    let Channel { slots, holds, .. } = &kernel.channels[index];
+    let guarded = match holds {
+        Holds::Gate { guards: Some(guards), .. } => format!(" before `{guards}` is read"),
+        _ => String::new(),
+    };
+    let names = |stages: Vec<usize>| all_of(stages.into_iter().map(|stage| kernel.stages[stage].name()));
+    let senders = names(kernel.senders(index).map(|(stage, _)| stage).collect());
+    let receivers = names(kernel.receivers(index).map(|(stage, _)| stage).collect());
+    format!("Gates `{}` on each rank{guarded}: {senders} are counted, {receivers} wait.", axes(slots))
+}
+
+fn routing(size: &RoutingSize) -> String {
+    let RoutingSize { rows, choices, groups, capacity } = size;
+    format!(
+        "`{rows}` rows of each rank choose `{choices}` of `{groups}` groups each; a rank has room for `{capacity}` rows, in \
+         blocks of `BM` rows of one group."
+    )
+}
+
 /// The line that documents a field of `Args`.
 pub fn argument(argument: &Argument) -> TokenStream {
     appended(&match &argument.kind {
@@ -96,7 +120,12 @@ pub fn argument(argument: &Argument) -> TokenStream {
                 Element::Variant => "the kernel's element".into(),
                 fixed => format!("`{fixed}`"),
             };
-            let parts = if matrix.sharded { ", its rows in `world` parts" } else { "" };
+            let parts = match &matrix.groups {
+                Some(groups) => format!(", its rows in `{groups}` groups"),
+                None if matrix.sharded => ", its rows in `world` parts".into(),
+                None if matrix.lent => ", by other ranks too".into(),
+                None => String::new(),
+            };
             format!("{access}: `[{}, {}]` of {element}{parts}.", matrix.rows, matrix.columns)
         }
         ArgumentKind::Scalar(_) => "Passed to every tile.".into(),

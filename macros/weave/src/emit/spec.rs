@@ -82,11 +82,19 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
     let dims = &kernel.dims;
     let name = channel.name.to_string();
     let slots = extents(&channel.slots, dims);
-    let (kind, element, rows, columns) = match &channel.holds {
-        Holds::Tile { element, rows, columns, .. } => (quote!(Tile), element, rows, columns),
-        Holds::Panel { element, rows, columns, .. } => (quote!(Panel), element, rows, columns),
+    let block = |kind: TokenStream, element: &Element, rows: &Extent, columns: &Extent| {
+        let (element, rows, columns) = (self::element(*element), rows.in_spec(dims), columns.in_spec(dims));
+        quote!(#kind { element: #element, rows: #rows, columns: #columns })
     };
-    let (element, rows, columns) = (self::element(*element), rows.in_spec(dims), columns.in_spec(dims));
+    let item = match &channel.holds {
+        Holds::Tile { element, rows, columns, .. } => block(quote!(Tile), element, rows, columns),
+        Holds::Panel { element, rows, columns, .. } => block(quote!(Panel), element, rows, columns),
+        Holds::Gate { .. } => quote!(Gate),
+        Holds::Routing { size, .. } => {
+            let [rows, choices, groups, capacity] = size.extents().map(|extent| extent.in_spec(dims));
+            quote!(Routing { rows: #rows, choices: #choices, groups: #groups, capacity: #capacity })
+        }
+    };
     let route = match channel.route {
         Route::One => quote!(One),
         Route::Peers => quote!(Peers),
@@ -108,12 +116,12 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
         Some(pieces) => pieces.in_spec(dims),
         None => Extent::Literal(1).in_spec(dims),
     };
-    let acknowledged = channel.unacknowledged.is_none();
+    let acknowledged = channel.unacknowledged.is_none() && !channel.holds.is_local();
     quote! {
         ChannelSpec {
             name: #name,
             slots: #slots,
-            item: ItemSpec::#kind { element: #element, rows: #rows, columns: #columns },
+            item: ItemSpec::#item,
             route: Route::#route,
             carriage: #carriage,
             into: #into,
@@ -128,9 +136,24 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
     let kind = match &argument.kind {
         ArgumentKind::Matrix(matrix) => {
             let (element, sharded, mutable) = (element(matrix.element), matrix.sharded, matrix.mutable);
-            let (rows, columns) = (matrix.rows.in_spec(dims), matrix.columns.in_spec(dims));
+            let (rows, columns, lent) = (matrix.rows.in_spec(dims), matrix.columns.in_spec(dims), matrix.lent);
+            let groups = match &matrix.groups {
+                Some(groups) => {
+                    let groups = groups.in_spec(dims);
+                    quote!(Option::Some(#groups))
+                }
+                None => quote!(Option::None),
+            };
             quote! {
-                Matrix { element: #element, rows: #rows, columns: #columns, sharded: #sharded, mutable: #mutable }
+                Matrix {
+                    element: #element,
+                    rows: #rows,
+                    columns: #columns,
+                    sharded: #sharded,
+                    groups: #groups,
+                    lent: #lent,
+                    mutable: #mutable,
+                }
             }
         }
         ArgumentKind::Scalar(scalar) => {
@@ -195,6 +218,7 @@ fn element_variant(element: ElementType) -> TokenStream {
         ElementType::Bf16 => quote!(Bf16),
         ElementType::F16 => quote!(F16),
         ElementType::F32 => quote!(F32),
+        ElementType::U32 => quote!(U32),
     };
     quote!(ElementType::#element)
 }

@@ -16,12 +16,13 @@ const WIDTH_FOR_ALL: u32 = 64;
 pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
     let Variant { module, entry, .. } = variant;
     let declarations = declarations(kernel, variant, varying);
-    let functions = kernel.stages.iter().map(roles::tile_function);
+    let functions = kernel.stages.iter().map(|stage| roles::tile_function(kernel, stage));
     let weave = walk::weave(kernel);
     let params = params(kernel);
     let symbol = entry.to_string();
     let not_for_all = (!variant.tile.1.is_multiple_of(WIDTH_FOR_ALL)).then(|| quote!(, not(entwine_sm_80)));
     let moves = walk::moves(kernel).then(|| quote!(weave_moves));
+    let moves_rows = walk::moves_rows(kernel).then(|| quote!(moves_rows = true,));
     let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
     let polls = walk::polls(kernel).then_some(&unmoved);
     quote! {
@@ -37,7 +38,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
             #[cfg(all(target_arch = "nvptx64", entwine_entries #not_for_all))]
             ::entwine::device::gpu::entry!(
                 #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
-                polls = [#polls], tile = (BM, BN), element = T
+                polls = [#polls], #moves_rows tile = (BM, BN), element = T
             );
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -53,7 +54,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
 pub fn outline(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStream {
     let module = &variant.module;
     let declarations = declarations(kernel, variant, varying);
-    let functions = kernel.stages.iter().map(roles::outline);
+    let functions = kernel.stages.iter().map(|stage| roles::outline(kernel, stage));
     quote! {
         #[allow(unused)]
         mod #module {
@@ -96,9 +97,14 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
         Route::All => quote!(All),
     };
     let item = item(&channel.holds);
-    let unacknowledged = channel.unacknowledged.as_ref().map(|_| {
+    let unacknowledged = (channel.unacknowledged.is_some() || channel.holds.is_local()).then(|| {
         quote!(
             const ACKNOWLEDGED: bool = false;
+        )
+    });
+    let local = channel.holds.is_local().then(|| {
+        quote!(
+            const LOCAL: bool = true;
         )
     });
     quote! {
@@ -107,6 +113,7 @@ fn channel(index: usize, channel: &Channel) -> TokenStream {
             const INDEX: u32 = #index;
             const ROUTE: ::entwine::device::Route = ::entwine::device::Route::#route;
             #unacknowledged
+            #local
             type Index = [u32; #arity];
             type Item = #item;
         }
@@ -118,6 +125,8 @@ fn item(holds: &Holds) -> TokenStream {
     let kind = match holds {
         Holds::Tile { .. } => quote!(TileItem),
         Holds::Panel { .. } => quote!(PanelItem),
+        Holds::Gate { .. } => quote!(GateItem),
+        Holds::Routing { .. } => quote!(RoutingItem),
     };
     let arguments = match holds.written() {
         Type::Path(written) => written.path.segments.last().map(|last| &last.arguments),
@@ -132,5 +141,6 @@ pub fn element_type(element: ElementType) -> TokenStream {
         ElementType::Bf16 => quote!(::entwine::device::bf16),
         ElementType::F16 => quote!(::entwine::device::f16),
         ElementType::F32 => quote!(f32),
+        ElementType::U32 => quote!(u32),
     }
 }

@@ -1,11 +1,13 @@
 //! The walk over a kernel's stages, which every role makes in step with the others.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, format_ident, quote};
 
 use super::literal;
 use crate::extent::Extent;
-use crate::model::{ArgumentKind, Binding, Holds, Kernel, Order, OrderKind, Parameter, Port, Receive, Stage};
+use crate::model::{
+    ArgumentKind, Binding, Holds, Kernel, Order, OrderKind, Parameter, Port, Receive, RoutingSize, Stage,
+};
 
 /// The function `weave`, which visits the tiles of all stages, in order. Where movers carry some of them beside the other
 /// roles, these visit the rest in `weave_unmoved`, and the movers theirs in `weave_moves`.
@@ -23,6 +25,19 @@ pub fn weave(kernel: &Kernel) -> TokenStream {
         #[cfg(target_arch = "nvptx64")]
         #moved
     }
+}
+
+/// Whether movers carry stages that move rows, for which they are a whole warp.
+pub fn moves_rows(kernel: &Kernel) -> bool {
+    kernel.stages.iter().any(|stage| stage.moved && routings(kernel, stage).next().is_some())
+}
+
+/// The routings that a stage goes by, with the parameters' names.
+fn routings<'a>(kernel: &'a Kernel, stage: &'a Stage) -> impl Iterator<Item = (&'a Ident, usize, &'a RoutingSize)> {
+    stage.ports().filter_map(|(name, port)| match &kernel.channels[port.channel].holds {
+        Holds::Routing { size, .. } => Some((name, port.channel, size)),
+        _ => None,
+    })
 }
 
 /// Whether movers carry any of the stages.
@@ -45,8 +60,20 @@ fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> boo
     if kernel.stages.iter().any(|stage| stage.ctas.is_some()) {
         dedicated = quote!(::entwine::device::dedicated(role.head(), #dedicated));
     }
-    let walks = stages().map(|(index, stage)| walk(kernel, index, stage, &dedicated));
-    let grids = || stages().flat_map(|(_, stage)| &stage.grid);
+    let is_beside = |index: usize| kernel.stages.get(index).is_some_and(|stage| stage.beside.is_some());
+    let walks = stages().filter(|(index, _)| !is_beside(*index)).map(|(index, _)| match is_beside(index + 1) {
+        true => walk_beside(kernel, index, &dedicated),
+        false => walk(kernel, index, &dedicated),
+    });
+    let grids = || {
+        stages().flat_map(|(_, stage)| {
+            let sizes = routings(kernel, stage).flat_map(|(_, _, size)| size.extents());
+            stage.grid.iter().chain(sizes)
+        })
+    };
+    // Those who read what others lend: all, or the movers alone.
+    let lends = kernel.matrices().any(|(_, matrix)| matrix.lent) && stages().any(|(_, stage)| stage.moved);
+    let reclaim = lends.then(|| quote!(role.reclaim();));
     let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
     let dims =
         kernel.dims.iter().map(|dim| if grids().any(|extent| extent.mentions(dim)) { quote!(#dim) } else { quote!(_) });
@@ -55,36 +82,110 @@ fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> boo
         pub fn #name<R: ::entwine::device::Role>(role: &R, params: &Params) {
             let ::entwine::device::abi::Head { #world ctas, dims: [#(#dims,)* ..], .. } = *role.head();
             #(#walks)*
+            #reclaim
         }
     }
 }
 
-fn walk(kernel: &Kernel, index: usize, stage: &Stage, dedicated: &TokenStream) -> TokenStream {
-    let name = stage.name();
-    let index = literal(index);
-    let grid = stage.grid.iter().map(Extent::in_kernel);
-    let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
-    let share = if stage.moved {
-        quote!(::entwine::device::Share { first: 0, count: ctas })
+/// What a walk over a stage is made of.
+struct Walk {
+    /// Waits for the routings that the stage goes by.
+    awaited: Vec<TokenStream>,
+    /// Its `Stage`.
+    described: TokenStream,
+    /// Its order, as a function.
+    order: TokenStream,
+    /// The call of its tile function.
+    tile: TokenStream,
+}
+
+impl Walk {
+    fn of(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> Self {
+        let stage = &kernel.stages[index];
+        let (name, index) = (stage.name(), literal(index));
+        let received = routings(kernel, stage)
+            .filter(|(_, channel, _)| stage.port(*channel).is_some_and(|port| port.receive.is_some()));
+        let awaited = received.map(|(name, channel, size)| {
+            let routing = routing_of(kernel, channel, size, quote!(Receive));
+            let name = format_ident!("blocks_of_{name}");
+            quote!(let #name = #routing.await_blocks();)
+        });
+        let grid = stage.grid.iter().enumerate().map(|(axis, extent)| match &stage.within {
+            Some(routing) if axis == 0 => format_ident!("blocks_of_{routing}").into_token_stream(),
+            _ => extent.in_kernel(),
+        });
+        let share = if stage.moved {
+            quote!(::entwine::device::Share { first: 0, count: ctas })
+        } else {
+            quote!(::entwine::device::share(ctas, #dedicated, #index))
+        };
+        let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
+        let Order { kind, name: order } = &stage.order;
+        Walk {
+            awaited: awaited.collect(),
+            described: quote!(::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share }),
+            order: match kind {
+                OrderKind::Function => quote!(self::#order),
+                _ => quote!(::entwine::device::order::#order),
+            },
+            // A dimension, which is a variable here, may have a function's name.
+            tile: quote!(|at| self::#name(at, #(#arguments),*)),
+        }
+    }
+
+    /// The walk, after what it has to wait for. A name that the grid doesn't use is the wait's alone.
+    fn after_waits(awaited: &[TokenStream], walk: TokenStream) -> TokenStream {
+        if awaited.is_empty() {
+            return walk;
+        }
+        quote!({
+            #[allow(unused_variables)]
+            { #(#awaited)* #walk }
+        })
+    }
+}
+
+fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenStream {
+    let (stage, Walk { awaited, described, order, tile }) = (&kernel.stages[index], Walk::of(kernel, index, dedicated));
+    let walk = if stage.order.kind == OrderKind::ReadyFirst {
+        let slot = awaited_slot(kernel, stage);
+        quote!(::entwine::device::walk_ready_first(role, #described, #slot, #tile);)
     } else {
-        quote!(::entwine::device::share(ctas, #dedicated, #index))
+        quote!(::entwine::device::walk(role, #described, #order, #tile);)
     };
-    let described = quote! {
-        ::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share }
+    Walk::after_waits(&awaited, walk)
+}
+
+/// The walk over a stage and the one after it, which is beside it.
+fn walk_beside(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenStream {
+    let (main, beside) = (Walk::of(kernel, index, dedicated), Walk::of(kernel, index + 1, dedicated));
+    let course =
+        |Walk { described, order, .. }: &Walk| quote!(::entwine::device::Course::new(role, #described, #order));
+    let (main_course, beside_course) = (course(&main), course(&beside));
+    let (tile, tile_beside) = (&main.tile, &beside.tile);
+    let slot = awaited_slot(kernel, &kernel.stages[index + 1]);
+    let walk = quote! {
+        ::entwine::device::walk_beside(role, #main_course, #tile, #beside_course, #slot, #tile_beside);
     };
-    // A dimension, which is a variable here, may have a function's name.
-    let tile = quote!(|at| self::#name(at, #(#arguments),*));
-    match &stage.order {
-        Order { kind: OrderKind::ReadyFirst, .. } => {
-            let slot = awaited_slot(kernel, stage);
-            quote!(::entwine::device::walk_ready_first(role, #described, #slot, #tile);)
-        }
-        Order { kind: OrderKind::Function, name } => {
-            quote!(::entwine::device::walk(role, #described, self::#name, #tile);)
-        }
-        Order { name, .. } => {
-            quote!(::entwine::device::walk(role, #described, ::entwine::device::order::#name, #tile);)
-        }
+    Walk::after_waits(&[main.awaited, beside.awaited].concat(), walk)
+}
+
+/// A routing, as a stage's parameter in this direction.
+fn routing_of(kernel: &Kernel, channel: usize, size: &RoutingSize, direction: TokenStream) -> TokenStream {
+    let (index, name) = (literal(channel), &kernel.channels[channel].name);
+    let [rows, choices, groups, capacity] = size.extents().map(Extent::in_kernel);
+    quote! {
+        ::entwine::device::Routing::<#name, ::entwine::device::#direction, R>::woven(
+            role,
+            &params.channels[#index],
+            ::entwine::device::RoutingSize {
+                rows: #rows,
+                choices: #choices,
+                groups: #groups,
+                capacity: #capacity,
+                block_rows: BM as u32,
+            },
+        )
     }
 }
 
@@ -96,6 +197,7 @@ fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
             let reference = if *mutable { quote!(&mut) } else { quote!(&) };
             let kind = match &kernel.arguments[*argument].kind {
                 ArgumentKind::Matrix(matrix) if matrix.sharded => quote!(Sharded),
+                ArgumentKind::Matrix(matrix) if matrix.groups.is_some() => quote!(Grouped),
                 _ => quote!(Matrix),
             };
             quote!(#reference ::entwine::device::#kind::woven(role, &params.matrices[#index]))
@@ -104,7 +206,13 @@ fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
             let index = literal(kernel.index_among_kind(*argument));
             quote!(::entwine::device::abi::Scalar::from_word(params.scalars[#index]))
         }
-        Binding::Port(port) => port_of(kernel, port.channel),
+        Binding::Port(port) => match &kernel.channels[port.channel].holds {
+            Holds::Routing { size, .. } => {
+                let direction = if port.send.is_some() { quote!(Send) } else { quote!(Receive) };
+                routing_of(kernel, port.channel, size, direction)
+            }
+            _ => port_of(kernel, port.channel),
+        },
     }
 }
 
@@ -129,9 +237,15 @@ fn awaited_slot(kernel: &Kernel, stage: &Stage) -> TokenStream {
     let Some((channel, slot, unless)) = awaited else { return quote!(|_| ::core::option::Option::None) };
     let (at, name, port) = (&stage.at, &kernel.channels[channel].name, port_of(kernel, channel));
     let free = unless.as_ref().map(|unless| quote!(if #unless { return ::core::option::Option::None }));
+    // What is named may go by the stage's routings, too.
+    let routings = routings(kernel, stage).map(|(name, channel, size)| {
+        let routing = routing_of(kernel, channel, size, quote!(Receive));
+        quote!(#[allow(unused_variables)] let #name = #routing;)
+    });
     quote! {
         |coordinates| {
             let index = {
+                #(#routings)*
                 let #at = &::entwine::device::At::new(role, coordinates);
                 #free
                 #slot

@@ -7,11 +7,27 @@ use syn::{Attribute, Expr, ExprPath, Field, Fields, GenericArgument, ItemStruct,
 use super::{axes, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
-use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route};
+use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route, RoutingSize};
 use crate::setting::{Settings, name};
 
-const KEYS: [&str; 8] = ["slots", "route", "by", "columns", "pieces", "senders", "acknowledge", "into"];
-const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`";
+const KEYS: [&str; 13] = [
+    "slots",
+    "route",
+    "by",
+    "columns",
+    "pieces",
+    "senders",
+    "acknowledge",
+    "into",
+    "guards",
+    "rows",
+    "choices",
+    "groups",
+    "capacity",
+];
+const OF_ROUTINGS: [&str; 4] = ["rows", "choices", "groups", "capacity"];
+const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`; \
+                     or it is a `struct Name(Gate);` or a `struct Name(Routing);`";
 
 /// Parses a channel; `None` where it is not even clear what it holds.
 pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<Channel> {
@@ -20,7 +36,21 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     if !item.generics.params.is_empty() {
         errors.at(&item.generics, "a channel has no generic parameters: `T`, `BM` and `BN` are known in the module");
     }
+    let simple = only_field(&item.fields).and_then(|field| plain_type(&field.ty)).map(Ident::to_string);
+    match simple.as_deref() {
+        Some("Gate") => return gate(settings, item, errors),
+        Some("Routing") => return routing(settings, item, errors),
+        _ => {}
+    }
     let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
+    for key in OF_ROUTINGS {
+        if let Some(written) = settings.take(key) {
+            errors.at(written, format!("`{key}` is for routings: `struct Name(Routing);`"));
+        }
+    }
+    if let Some(written) = settings.take("guards") {
+        errors.at(written, "`guards` is for gates: `struct Name(Gate);`");
+    }
     let by_rank = slots.as_ref().is_none_or(|slots| matches!(slots.first(), Some(Extent::World(_))));
     let route =
         settings.take_choice("route", &[("one", Route::One), ("peers", Route::Peers), ("all", Route::All)], errors);
@@ -78,6 +108,69 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })
+}
+
+/// A channel of gates: `struct Name(Gate);`
+fn gate(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Option<Channel> {
+    let slots = axes(&mut settings, "slots", "[m / BM]", errors);
+    let guards = settings.take("guards").and_then(|value| {
+        let argument = name(&value).cloned();
+        if argument.is_none() {
+            errors.at(&value, "`guards` is the name of the matrix that is written before the gate opens: `guards = c`");
+        }
+        argument
+    });
+    let senders = settings.take_count("senders", errors).unwrap_or(1);
+    settings.refuse_others("a gate", "`slots`, `guards` and `senders`", errors);
+    let holds = Holds::Gate { guards, written: only_field(&item.fields)?.ty.clone() };
+    Some(local(item, holds, slots.unwrap_or_else(|| vec![Extent::Literal(1)]), Route::One, senders))
+}
+
+/// A routing: `struct Name(Routing);`
+fn routing(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Option<Channel> {
+    let mut extent = |key: &str, example: &str| {
+        let Some(value) = settings.take(key) else {
+            settings.missing(key, example, errors);
+            return Extent::Literal(1);
+        };
+        errors.keep(Extent::parse(&value)).unwrap_or(Extent::Literal(1))
+    };
+    let rows = extent("rows", "m / world");
+    let choices = extent("choices", "k");
+    let groups = extent("groups", "e");
+    let capacity = extent("capacity", "c");
+    settings.refuse_others("a routing", "`rows`, `choices`, `groups` and `capacity`", errors);
+    let size = RoutingSize { rows, choices, groups, capacity };
+    let holds = Holds::Routing { size, written: only_field(&item.fields)?.ty.clone() };
+    // A table from each rank, and this rank's arrangement.
+    let world = Extent::World(Ident::new("world", Span::call_site()));
+    let slots = vec![Extent::Add(Box::new(world), Box::new(Extent::Literal(1)))];
+    Some(local(item, holds, slots, Route::All, 1))
+}
+
+/// A channel whose carriage leaves nothing to choose.
+fn local(item: ItemStruct, holds: Holds, slots: Vec<Extent>, route: Route, senders: u32) -> Channel {
+    Channel {
+        holds,
+        attributes: item.attrs,
+        visibility: item.vis,
+        name: item.ident,
+        slots,
+        route,
+        carriage: Some(Carriage::Push),
+        into: None,
+        pieces: None,
+        senders,
+        unacknowledged: None,
+    }
+}
+
+/// The name of a type without generic arguments.
+fn plain_type(ty: &Type) -> Option<&Ident> {
+    match ty {
+        Type::Path(path) => path.path.get_ident(),
+        _ => None,
+    }
 }
 
 /// Into how many pieces panels are cut; one, where that is not understood.

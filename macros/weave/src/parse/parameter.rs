@@ -2,18 +2,18 @@
 
 use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, Meta, Pat, PatType, Token, Type, TypeReference};
+use syn::{Attribute, Expr, GenericArgument, Meta, Pat, PatType, Token, Type, TypeReference};
 
 use super::channel::{element, generic_type};
 use super::take;
 use crate::errors::{Errors, all_of};
 use crate::extent::Extent;
-use crate::model::{Argument, ArgumentKind, Binding, Channel, Matrix, Parameter, Port, Receive};
+use crate::model::{Argument, ArgumentKind, Binding, Channel, Element, ElementType, Matrix, Parameter, Port, Receive};
 use crate::setting::Settings;
 
 const SCALARS: [&str; 7] = ["u32", "i32", "u64", "i64", "f32", "f64", "bool"];
-const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, the \
-                     channels of its module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
+const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, \
+                     `&Grouped<E>`, the channels of its module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
 
 /// The parameters of one stage, as they are parsed.
 pub struct Parameters<'a> {
@@ -27,6 +27,7 @@ pub struct Parameters<'a> {
 struct Markers {
     documentation: Vec<Attribute>,
     shape: Option<Attribute>,
+    lent: Option<Attribute>,
     send: Option<Attribute>,
     receive: Option<Attribute>,
 }
@@ -67,46 +68,68 @@ impl<'a> Parameters<'a> {
     fn markers(&self, attributes: &mut Vec<Attribute>) -> Markers {
         let markers = Markers {
             shape: take(attributes, "shape"),
+            lent: take(attributes, "lent"),
             send: take(attributes, "send"),
             receive: take(attributes, "recv"),
             documentation: attributes.extract_if(.., |attribute| attribute.path().is_ident("doc")).collect(),
         };
         for other in attributes.drain(..) {
-            self.errors.at(other.path(), "a parameter is marked `#[shape(rows, columns)]`, `#[send]` or `#[recv]`");
+            self.errors
+                .at(other.path(), "a parameter is marked `#[shape(rows, columns)]`, `#[lent]`, `#[send]` or `#[recv]`");
         }
         markers
     }
 
     fn matrix(&mut self, name: &Ident, reference: &TypeReference, markers: Markers) -> Option<Binding> {
         self.refuse_directions(&markers, "a matrix");
-        let (sharded, element) = match generic_type(&reference.elem) {
-            Some((kind, arguments)) if arguments.len() == 1 && (kind == "Matrix" || kind == "Sharded") => {
-                (kind == "Sharded", element(arguments[0], self.errors)?)
+        let (kind, element) = match generic_type(&reference.elem) {
+            Some((kind, arguments))
+                if arguments.len() == 1 && ["Matrix", "Sharded", "Grouped"].contains(&kind.as_str()) =>
+            {
+                let numbers =
+                    matches!(arguments[0], GenericArgument::Type(Type::Path(path)) if path.path.is_ident("u32"));
+                let element = match numbers && kind == "Matrix" {
+                    true => Element::Fixed(ElementType::U32),
+                    false => element(arguments[0], self.errors)?,
+                };
+                (kind, element)
             }
             _ => return self.refuse(&Type::Reference(reference.clone())),
         };
+        let (sharded, grouped) = (kind == "Sharded", kind == "Grouped");
+        if let (true, Some(token)) = (grouped, &reference.mutability) {
+            self.errors.at(token, "a `Grouped` matrix is only read");
+        }
+        if let (true, Some(lent)) = (kind != "Matrix" || reference.mutability.is_some(), &markers.lent) {
+            self.errors.at(lent, "what is lent to other ranks is a `&Matrix<E>`");
+        }
         if let Some(lifetime) = &reference.lifetime {
             self.errors.at(lifetime, "a tile function names no lifetimes");
         }
         let mutable = reference.mutability.is_some();
         let shape = match &markers.shape {
-            Some(attribute) => Some(self.shape(attribute)?),
+            Some(attribute) => Some(self.shape(attribute, grouped)?),
             None => None,
         };
+        let lent = markers.lent.is_some();
         let Some(argument) = self.earlier(name) else {
-            let Some([rows, columns]) = shape else {
-                self.errors.at(name, format!("say the shape of `{name}`: `#[shape(rows, columns)]`"));
+            let Some((groups, [rows, columns])) = shape else {
+                let example = if grouped { "groups, rows, columns" } else { "rows, columns" };
+                self.errors.at(name, format!("say the shape of `{name}`: `#[shape({example})]`"));
                 return None;
             };
-            let kind = ArgumentKind::Matrix(Matrix { element, sharded, rows, columns, mutable });
+            let kind = ArgumentKind::Matrix(Matrix { element, sharded, groups, lent, rows, columns, mutable });
             let argument = self.add(name, kind, markers.documentation);
             return Some(Binding::Matrix { argument, mutable });
         };
         match &mut self.arguments[argument].kind {
-            ArgumentKind::Matrix(matrix) if matrix.element == element && matrix.sharded == sharded => {
+            ArgumentKind::Matrix(matrix)
+                if matrix.element == element && matrix.sharded == sharded && matrix.groups.is_some() == grouped =>
+            {
                 matrix.mutable |= mutable;
+                matrix.lent |= lent;
                 let earlier = [&matrix.rows, &matrix.columns];
-                if shape.as_ref().is_some_and(|shape| shape.each_ref() != earlier) {
+                if shape.as_ref().is_some_and(|(_, shape)| shape.each_ref() != earlier) {
                     let [rows, columns] = earlier;
                     self.errors
                         .at(markers.shape, format!("`{name}` is `#[shape({rows}, {columns})]` in an earlier stage"));
@@ -128,15 +151,28 @@ impl<'a> Parameters<'a> {
         self.arguments.len() - 1
     }
 
-    fn shape(&self, attribute: &Attribute) -> Option<[Extent; 2]> {
+    /// The groups, if there are any, and the rows of all of them and the columns.
+    fn shape(&self, attribute: &Attribute, grouped: bool) -> Option<(Option<Extent>, [Extent; 2])> {
         let parsed = attribute.parse_args_with(Punctuated::<Expr, Token![,]>::parse_terminated);
-        let extents = parsed.ok().filter(|extents| extents.len() == 2);
+        let extents = parsed.ok().filter(|extents| extents.len() == 2 + grouped as usize);
         let Some(extents) = extents else {
-            self.errors.at(attribute, "a shape is rows and columns: `#[shape(m, k)]`");
+            let shape = match grouped {
+                true => {
+                    "the shape of a `Grouped` matrix is its groups, and the rows and columns of each: `#[shape(e, n, k)]`"
+                }
+                false => "a shape is rows and columns: `#[shape(m, k)]`",
+            };
+            self.errors.at(attribute, shape);
             return None;
         };
         let extents: Vec<_> = extents.iter().map(|extent| self.errors.keep(Extent::parse(extent))).collect();
-        extents.into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()
+        match <[Extent; 3]>::try_from(extents.into_iter().collect::<Option<Vec<_>>>()?) {
+            Ok([groups, rows, columns]) => {
+                let all = Extent::Mul(Box::new(groups.clone()), Box::new(rows));
+                Some((Some(groups), [all, columns]))
+            }
+            Err(two) => Some((None, two.try_into().ok()?)),
+        }
     }
 
     fn scalar(&mut self, name: &Ident, scalar: &Ident, markers: Markers) -> Option<Binding> {
@@ -219,6 +255,9 @@ impl<'a> Parameters<'a> {
         if let Some(attribute) = &markers.shape {
             self.errors.at(attribute, format!("{what} has no shape of its own: `#[shape]` is for matrices"));
         }
+        if let Some(attribute) = &markers.lent {
+            self.errors.at(attribute, format!("{what} is not lent: `#[lent]` is for matrices"));
+        }
     }
 }
 
@@ -226,6 +265,7 @@ impl ArgumentKind {
     /// The type in the signature, less its reference.
     fn describe(&self) -> String {
         match self {
+            ArgumentKind::Matrix(matrix) if matrix.groups.is_some() => format!("`Grouped<{}>`", matrix.element),
             ArgumentKind::Matrix(matrix) if matrix.sharded => format!("`Sharded<{}>`", matrix.element),
             ArgumentKind::Matrix(matrix) => format!("`Matrix<{}>`", matrix.element),
             ArgumentKind::Scalar(scalar) => format!("`{scalar}`"),

@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::model::{Argument, Channel, Order, Stage};
 use crate::setting::{Settings, integer, name};
 
-const KEYS: [&str; 4] = ["grid", "order", "ctas", "carrier"];
+const KEYS: [&str; 6] = ["grid", "order", "ctas", "carrier", "within", "beside"];
 
 /// Parses a stage, and adds what it takes to the launch `arguments`.
 pub fn parse(
@@ -27,6 +27,20 @@ pub fn parse(
     let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or_default();
     let ctas = settings.take_count("ctas", errors);
     let carrier = settings.take_choice("carrier", &[("ctas", false), ("mover", true)], errors);
+    let within = settings.take("within").and_then(|written| {
+        let routing = name(&written).cloned();
+        if routing.is_none() {
+            errors.at(&written, "`within` is the name of a parameter that is a routing: `within = groups`");
+        }
+        routing
+    });
+    let beside = settings.take("beside").and_then(|written| {
+        let stage = name(&written).cloned();
+        if stage.is_none() {
+            errors.at(&written, "`beside` is the name of the stage before this one: `beside = multiply`");
+        }
+        stage
+    });
     if let (Some(_), Some((true, written))) = (ctas, &carrier) {
         errors.at(
             written,
@@ -49,6 +63,8 @@ pub fn parse(
         order,
         ctas,
         moved: carrier.is_some_and(|(moved, _)| moved),
+        beside,
+        within,
         at,
         parameters,
         function,

@@ -1,0 +1,49 @@
+//! What a routing keeps in a region, in words: a table from each rank, and this rank's arrangement.
+
+use crate::order::tiles;
+
+/// Words of a line.
+const LINE: u32 = 32;
+/// Words of a choice in a table: where it goes, and its weight.
+pub const ENTRY: u32 = 2;
+/// Words of a block in an arrangement: its group, and its rows.
+pub const BLOCK: u32 = 2;
+/// Words before the rest of an arrangement: the number of its blocks, and its epoch.
+pub const HEADER: u32 = LINE;
+
+/// The bits of an entry that number the rows of a group.
+pub const NUMBER_BITS: u32 = 20;
+/// An entry that goes nowhere.
+pub const NOWHERE: u32 = u32::MAX;
+/// The most groups that there can be: their counts are kept in shared memory, for each warp.
+pub const MAX_GROUPS: u32 = 512;
+/// The most choices that a rank's rows can have in all.
+pub const MAX_CHOICES: u32 = 1 << NUMBER_BITS;
+
+/// Words before a table's entries: how many rows the rank has for each group.
+#[inline(always)]
+pub fn counts(groups: u32) -> u32 {
+    tiles(groups, LINE) * LINE
+}
+
+/// Bytes of a table.
+pub fn table_bytes(rows: u32, choices: u32, groups: u32) -> u64 {
+    4 * (counts(groups) as u64 + rows as u64 * choices as u64 * ENTRY as u64)
+}
+
+/// Groups of a rank.
+#[inline(always)]
+pub fn groups_each(groups: u32, world: u32) -> u32 {
+    tiles(groups, world)
+}
+
+/// Words before an arrangement's blocks: the header, then where each rank's rows start in each of this rank's groups.
+#[inline(always)]
+pub fn starts(groups: u32, world: u32) -> u32 {
+    HEADER + tiles(world * groups_each(groups, world), LINE) * LINE
+}
+
+/// Bytes of an arrangement.
+pub fn arrangement_bytes(groups: u32, world: u32, blocks: u32) -> u64 {
+    4 * (starts(groups, world) as u64 + blocks as u64 * BLOCK as u64)
+}
