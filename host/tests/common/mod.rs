@@ -95,7 +95,8 @@ pub static SPEC: KernelSpec = KernelSpec {
 const CTA: CtaSpec = CtaSpec { threads: 384, shared_bytes: 0 };
 
 const fn matrix(name: &'static str, rows: Extent, sharded: bool, mutable: bool) -> ArgumentSpec {
-    let kind = ArgumentKind::Matrix { element: ElementSpec::Variant, rows, columns: Extent::Dim(1), sharded, mutable };
+    let (element, columns) = (ElementSpec::Variant, Extent::Dim(1));
+    let kind = ArgumentKind::Matrix { element, rows, columns, groups: None, sharded, mutable, lent: false };
     ArgumentSpec { name, kind }
 }
 
