@@ -1,5 +1,6 @@
 //! Tensors: what goes in comes out, on every rank.
 
+use entwine::device::Element;
 use entwine::prelude::{bf16, f16};
 use entwine::{Tensor, TensorElement, World};
 
@@ -7,11 +8,11 @@ fn worlds() -> impl Iterator<Item = World> {
     (1..=4).map(|ranks| World::builder().simulated(ranks).guards().build().unwrap())
 }
 
-fn numbers<T: TensorElement>(count: usize) -> Vec<T> {
+fn numbers<T: TensorElement + Element>(count: usize) -> Vec<T> {
     (0..count).map(|number| T::from_f32((number % 251) as f32)).collect()
 }
 
-fn round_trip<T: TensorElement + PartialEq + std::fmt::Debug>() {
+fn round_trip<T: TensorElement + Element + PartialEq + std::fmt::Debug>() {
     for world in worlds() {
         for [rows, columns] in [[0, 0], [0, 5], [1, 1], [3, 7], [8, 8], [129, 65]] {
             let data = numbers::<T>(rows * columns);
