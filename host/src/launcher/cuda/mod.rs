@@ -3,6 +3,7 @@
 mod capture;
 mod device;
 mod driver;
+mod entries;
 mod events;
 mod gate;
 mod graph;

@@ -1,7 +1,7 @@
 //! Compiled kernels on GPUs: the driver's compiler, and whether all CTAs of a launch can be resident.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -9,13 +9,14 @@ use cudarc::driver::{result, sys};
 use entwine_device::abi::{ChannelArg, Head, MatrixArg};
 
 use super::device::Device;
+use super::entries;
 use crate::error::Error;
 use crate::spec::{ArgumentKind, CtaSpec, DeviceCode, KernelSpec, Target, VariantSpec};
 
 /// Bytes for the log of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
 
-/// A kernel crate's device code, loaded on one GPU.
+/// A kernel's device code, loaded on one GPU.
 pub(super) struct Module {
     device: Arc<Device>,
     target: Target,
@@ -34,11 +35,12 @@ pub(super) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
-/// The modules that a world's kernels are in: those of one crate are compiled once, and loaded once on each GPU.
+/// The modules that a world's kernels are in: each is compiled once, and loaded once on each GPU.
 pub(super) struct Modules {
     /// What they are to be compiled for, if that is not to be what suits the GPUs best.
     target: Option<Target>,
-    loaded: Mutex<HashMap<&'static str, Weak<[Module]>>>,
+    /// By the address of a crate's code and the kernel's name.
+    loaded: Mutex<HashMap<(usize, &'static str), Weak<[Module]>>>,
 }
 
 impl Modules {
@@ -61,12 +63,16 @@ impl Modules {
     ) -> Result<Arc<[Module]>, Error> {
         let code = self.code(kernel, devices, timeline)?;
         let mut loaded = self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(modules) = loaded.get(code.ptx).and_then(Weak::upgrade) {
+        // Kernels of one crate have different names, and so have their entries.
+        let key = (code.ptx.as_ptr().addr(), kernel.name);
+        if let Some(modules) = loaded.get(&key).and_then(Weak::upgrade) {
             return Ok(modules);
         }
-        let modules = devices.iter().map(|device| Module::load(device, kernel.name, code));
+        let wanted: Vec<_> = kernel.variants.iter().map(|variant| variant.entry).collect();
+        let ptx = CString::new(entries::only(code.ptx, &wanted)).expect("PTX is text, without NUL");
+        let modules = devices.iter().map(|device| Module::load(device, kernel.name, code.target, &ptx));
         let modules = modules.collect::<Result<Arc<[_]>, _>>()?;
-        loaded.insert(code.ptx, Arc::downgrade(&modules));
+        loaded.insert(key, Arc::downgrade(&modules));
         Ok(modules)
     }
 
@@ -100,8 +106,7 @@ impl Modules {
 
 impl Module {
     /// Compiles a kernel's PTX for a GPU.
-    fn load(device: &Arc<Device>, kernel: &'static str, code: &DeviceCode) -> Result<Self, Error> {
-        let ptx = CString::new(code.ptx).expect("PTX is text, without NUL");
+    fn load(device: &Arc<Device>, kernel: &'static str, target: Target, ptx: &CStr) -> Result<Self, Error> {
         let mut log = vec![0u8; LOG_BYTES];
         let mut options =
             [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -121,7 +126,7 @@ impl Module {
                 Err(Error::Compile { kernel, device, source, log })
             }
             Err(error) => Err(error),
-            Ok(()) => Ok(Module { device: device.clone(), target: code.target, module }),
+            Ok(()) => Ok(Module { device: device.clone(), target, module }),
         }
     }
 
