@@ -301,22 +301,28 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
         let rows = Gathered::new::<E>(routing, self.cta.head, source, from, self.lane % 4 * 2);
         let first = row + self.first_row() + self.lane / 4;
-        for choice in 0..anew(routing.size.choices) {
-            for half in 0..2 {
-                if let Some((weight, address)) = rows.part(first + 8 * half as u32, choice) {
-                    let mut add = |column: usize| {
-                        let (low, high) = unsafe { rows.pair::<E>(address, column as u32) };
-                        let values = sum.values_mut();
-                        values[column / 2 + 2 * half] += weight * low;
-                        values[column / 2 + 2 * half + 1] += weight * high;
-                    };
-                    for block in (0..S::COLUMNS).step_by(128) {
-                        let columns = (block..S::COLUMNS.min(block + 128)).step_by(8);
-                        if rows.has(S::COLUMNS.min(block + 128) as u32 - 7) {
-                            columns.for_each(&mut add);
-                        } else {
-                            columns.filter(|column| rows.has(*column as u32)).for_each(&mut add);
-                        }
+        let look = |choice: u32| [rows.look(first, choice), rows.look(first + 8, choice)];
+        let choices = anew(routing.size.choices);
+        let mut ahead = if choices > 0 { look(0) } else { [None; 2] };
+        for choice in 0..choices {
+            let parts = ahead.map(|choice| rows.part(choice));
+            if choice + 1 < choices {
+                ahead = look(choice + 1);
+            }
+            for (half, part) in parts.into_iter().enumerate() {
+                let Some((address, weight)) = part else { continue };
+                let mut add = |column: usize| {
+                    let (low, high) = unsafe { rows.pair::<E>(address, column as u32) };
+                    let values = sum.values_mut();
+                    values[column / 2 + 2 * half] += weight * low;
+                    values[column / 2 + 2 * half + 1] += weight * high;
+                };
+                for block in (0..S::COLUMNS).step_by(128) {
+                    let columns = (block..S::COLUMNS.min(block + 128)).step_by(8);
+                    if rows.has(S::COLUMNS.min(block + 128) as u32 - 7) {
+                        columns.for_each(&mut add);
+                    } else {
+                        columns.filter(|column| rows.has(*column as u32)).for_each(&mut add);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use crate::ptx::*;
 use crate::routing::{Entry, Routed, RoutingPlace, RoutingSize};
 
 /// Choices that a lane looks at at a time, so that their loads overlap.
-const AT_ONCE: usize = 4;
+const AT_ONCE: u32 = 4;
 
 /// A thread of those that work on a routing together, and memory of theirs.
 #[derive(Clone, Copy)]
@@ -56,7 +56,24 @@ fn element(matrix: &MatrixArg, (row, column): (u32, u32)) -> u32 {
     word(matrix.data + row as u64 * matrix.pitch + 4 * column as u64)
 }
 
+/// Calls `f` with every `step`-th index from `first` on. The loop stays one: this code runs once in a launch, and takes
+/// longer to be fetched than to run.
+#[inline(always)]
+pub(super) fn every(first: u32, end: u32, step: u32, mut f: impl FnMut(u32)) {
+    let mut index = first;
+    while index < end {
+        f(index);
+        index = anew(index + step);
+    }
+}
+
 impl Team {
+    /// Calls `f` with the indices that fall to this thread.
+    #[inline(always)]
+    fn share_out(&self, count: u32, f: impl FnMut(u32)) {
+        every(self.thread, count, self.threads, f);
+    }
+
     /// Writes this rank's table on every rank: how many of its rows choose each group, and which number each has there.
     ///
     /// Each warp counts its part of the choices, group by group; then all parts before its own are known to each, and it
@@ -77,9 +94,7 @@ impl Team {
         let choices = Choices { choices: *choices, size };
         let (warp, warps, lane) = (self.thread / 32, self.threads / 32, self.thread % 32);
         let counter = |warp: u32, group: u32| self.shared + 4 * (warp * size.groups + group);
-        for index in (self.thread..warps * size.groups).step_by(self.threads as usize) {
-            unsafe { store_shared(self.shared + 4 * index, 0) };
-        }
+        self.share_out(warps * size.groups, |index| unsafe { store_shared(self.shared + 4 * index, 0) });
         sync();
         let total = size.rows * size.choices;
         let each = tiles(total, self.threads) * 32;
@@ -95,21 +110,21 @@ impl Team {
             unsafe { sync_warp() };
         });
         sync();
-        let offset = routing.table(head.rank).data_offset(head.rank, epoch(cta));
-        for group in (self.thread..size.groups).step_by(self.threads as usize) {
+        let offset = routing.table(head.rank).data_offset(head.rank, cta.epoch());
+        self.share_out(size.groups, |group| {
             let mut before = 0;
-            for warp in 0..warps {
+            every(0, warps, 1, |warp| {
                 let at = counter(warp, group);
                 unsafe {
                     let here = load_shared(at);
                     store_shared(at, before);
                     before += here;
                 }
-            }
-            for rank in 0..head.world {
-                unsafe { store_global(cta.region_of(rank) + offset + 4 * group as u64, before) };
-            }
-        }
+            });
+            every(0, head.world, 1, |rank| unsafe {
+                store_global(cta.region_of(rank) + offset + 4 * group as u64, before);
+            });
+        });
         sync();
         let entries = offset + 4 * counts(size.groups) as u64;
         self.for_choices(&choices, start, end, |index, group| {
@@ -126,10 +141,10 @@ impl Team {
             if index < end {
                 let what = if chooses { Entry::packed(group, number) } else { NOWHERE };
                 let weight = if chooses { choices.place(index).map_or(0, |place| element(weights, place)) } else { 0 };
-                for rank in 0..head.world {
+                every(0, head.world, 1, |rank| {
                     let to = cta.region_of(rank) + entries + 4 * (index * ENTRY) as u64;
                     unsafe { store_global_u32x2(to, [what, weight]) };
-                }
+                });
             }
         });
     }
@@ -139,17 +154,19 @@ impl Team {
     #[inline(always)]
     fn for_choices(&self, choices: &Choices, start: u32, end: u32, each: impl Fn(u32, u32)) {
         let lane = self.thread % 32;
-        let mut first = start;
-        while first < end {
-            let mut groups = [NOWHERE; AT_ONCE];
-            for (index, group) in groups.iter_mut().enumerate() {
-                *group = choices.group(first + 32 * index as u32 + lane, end);
-            }
-            for (index, group) in groups.into_iter().enumerate() {
-                each(first + 32 * index as u32 + lane, group);
-            }
-            first += 32 * AT_ONCE as u32;
-        }
+        every(start, end, 32 * AT_ONCE, |first| {
+            let group = |index: u32| choices.group(first + 32 * index + lane, end);
+            let groups = [group(0), group(1), group(2), group(3)];
+            every(0, AT_ONCE, 1, |index| {
+                let group = match index {
+                    0 => groups[0],
+                    1 => groups[1],
+                    2 => groups[2],
+                    _ => groups[3],
+                };
+                each(first + 32 * index + lane, group);
+            });
+        });
     }
 
     /// Writes this rank's arrangement, once all tables are there. Its number of blocks is right even if there is no room for
@@ -165,7 +182,7 @@ impl Team {
         loads: &MatrixArg,
         sync: impl Fn(),
     ) {
-        let (head, size, epoch) = (cta.head, routing.size, epoch(cta));
+        let (head, size, epoch) = (cta.head, routing.size, cta.epoch());
         let Head { rank, world, .. } = *head;
         let at = cta.region_of(rank) + routing.arrangement(head).data_offset(world, 0);
         let each = groups_each(size.groups, world);
@@ -175,55 +192,43 @@ impl Team {
         };
         let rows_of = |group: u32| {
             let mut rows = 0;
-            for source in 0..world {
-                rows += count(source, group);
-            }
+            every(0, world, 1, |source| rows += count(source, group));
             rows
         };
-        for group in (self.thread..size.groups).step_by(self.threads as usize) {
-            unsafe { store_global(loads.data + 4 * group as u64, rows_of(group)) };
-        }
+        self.share_out(size.groups, |group| unsafe { store_global(loads.data + 4 * group as u64, rows_of(group)) });
         let blocks_before = |group: u32| self.shared + 4 * group;
-        for group in (self.thread..each).step_by(self.threads as usize) {
-            unsafe { store_shared(blocks_before(group), tiles(rows_of(rank * each + group), size.block_rows)) };
-        }
+        self.share_out(each, |group| unsafe {
+            store_shared(blocks_before(group), tiles(rows_of(rank * each + group), size.block_rows));
+        });
         sync();
         if self.thread == 0 {
             let mut blocks = 0;
-            for group in 0..each {
-                unsafe {
-                    let here = load_shared(blocks_before(group));
-                    store_shared(blocks_before(group), blocks);
-                    blocks += here;
-                }
-            }
+            every(0, each, 1, |group| unsafe {
+                let here = load_shared(blocks_before(group));
+                store_shared(blocks_before(group), blocks);
+                blocks += here;
+            });
             unsafe { store_global_u32x2(at, [blocks, epoch]) };
         }
         sync();
-        for group in (self.thread..each).step_by(self.threads as usize) {
+        self.share_out(each, |group| {
             let first = unsafe { load_shared(blocks_before(group)) };
             let mut rows = 0;
-            for turn in 0..world {
+            every(0, world, 1, |turn| {
                 let source = if rank + turn < world { rank + turn } else { rank + turn - world };
                 let start = at + 4 * (HEADER + source * each + group) as u64;
                 unsafe { store_global(start, first * size.block_rows + rows) };
                 rows += count(source, rank * each + group);
-            }
+            });
             let blocks = tiles(rows, size.block_rows);
-            for block in 0..blocks.min(size.blocks().saturating_sub(first)) {
+            every(0, blocks.min(size.blocks().saturating_sub(first)), 1, |block| {
                 let left = rows - block * size.block_rows;
                 let here = if left < size.block_rows { left } else { size.block_rows };
                 let to = at + 4 * (starts(size.groups, world) as u64 + ((first + block) * BLOCK) as u64);
                 unsafe { store_global_u32x2(to, [group, here]) };
-            }
-        }
+            });
+        });
     }
-}
-
-/// The launch's epoch, which the CTA has not left yet.
-#[inline(always)]
-fn epoch<C: Config>(cta: &Cta<'_, C>) -> u32 {
-    cta.epoch()
 }
 
 /// Rows of a matrix, by where the arrangement has what a rank's rows chose.
@@ -252,14 +257,20 @@ impl Gathered {
         }
     }
 
-    /// The weight of a row's choice, and the address of what its group made of it, if that is here.
+    /// What a row's choice is, for [`part`](Gathered::part). To be asked some time before: a look takes a while.
     #[inline(always)]
-    pub fn part(&self, row: u32, choice: u32) -> Option<(f32, u64)> {
-        if row >= self.rows {
-            return None;
-        }
-        let entry = self.routed.entry(row, choice);
-        self.routed.place(&entry).map(|place| (entry.weight(), self.start + place as u64 * self.pitch))
+    pub fn look(&self, row: u32, choice: u32) -> Option<(Entry, f32)> {
+        (row < self.rows).then(|| {
+            let entry = self.routed.entry(row, choice);
+            (entry, entry.weight())
+        })
+    }
+
+    /// The address of what the group of a choice made of its row, if that is here, and the weight.
+    #[inline(always)]
+    pub fn part(&self, choice: Option<(Entry, f32)>) -> Option<(u64, f32)> {
+        let (entry, weight) = choice?;
+        self.routed.place(&entry).map(|place| (self.start + place as u64 * self.pitch, weight))
     }
 
     /// Whether there are columns so far on.

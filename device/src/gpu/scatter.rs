@@ -3,6 +3,7 @@
 use core::cell::Cell;
 
 use super::cta::{Config, Cta};
+use super::routing::every;
 use super::signals::Signals;
 use crate::element::Element;
 use crate::layout::ROW;
@@ -54,9 +55,7 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         let first = place(0);
         let mut wanted = unsafe { lanes_where(first.is_some()) } as u64;
         if rounds > 1 {
-            for round in 1..rounds {
-                wanted |= unsafe { lanes_where(place(round).is_some()) } as u64;
-            }
+            every(1, rounds, 1, |round| wanted |= unsafe { lanes_where(place(round).is_some()) } as u64);
         } else if choices < LANES {
             wanted = wanted >> (lane * choices).min(63) & ((1 << choices) - 1);
         }
@@ -75,13 +74,13 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
             }
             cta.wait(cta.moved(), parity.get());
             parity.set(parity.get() ^ 1);
-            for round in 0..rounds {
+            every(0, rounds, 1, |round| {
                 let place = if round == 0 { first } else { place(round) };
                 if let Some(place) = place {
                     let to = rows.to.data + place as u64 * rows.to.pitch + offset as u64;
                     unsafe { bulk_store(to, buffer + of_row * bytes, length) };
                 }
-            }
+            });
             bulk_commit();
             bulk_wait_read::<0>();
             unsafe { sync_warp() };
@@ -89,13 +88,13 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         }
         bulk_wait();
         fence_acq_rel_sys();
-        for round in 0..rounds {
+        every(0, rounds, 1, |round| {
             let place = if round == 0 { first } else { place(round) };
             if let Some(place) = place {
                 let block = place.checked_div(routing.size.block_rows).unwrap_or(0);
                 signals.count(&SlotPlace { index: [block, 0, 0, 0], ..rows.gate }, arranged.rows(block));
             }
-        }
+        });
         unsafe { sync_warp() };
         row += here;
     }

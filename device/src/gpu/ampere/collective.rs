@@ -434,7 +434,8 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         let mut sum = f32::zeros::<S>();
         for held in 0..ROWS_HELD {
             for choice in 0..routing.size.choices {
-                let Some((weight, address)) = rows.part(row + thread.row_of(held), choice) else { continue };
+                let choice = rows.look(row + thread.row_of(held), choice);
+                let Some((address, weight)) = rows.part(choice) else { continue };
                 for block in (0..block_columns(S::COLUMNS)).filter(|block| rows.has(8 * *block as u32)) {
                     let (low, high) = unsafe { rows.pair::<E>(address, 8 * block as u32) };
                     let pair = 2 * (held / 2 * block_columns(S::COLUMNS) + block) + held % 2;
