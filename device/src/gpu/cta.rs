@@ -26,6 +26,8 @@ pub trait Config {
     const MOVES: bool;
     /// Whether panels arrive in slots, for whose signals a poller looks.
     const POLLS: bool;
+    /// Whether stages go by a routing: the threads beside the math warpgroups then need more registers.
+    const ROUTES: bool;
     /// Whether what they move are rows, too, so that the mover is a whole warp.
     const MOVES_ROWS: bool;
     /// Whether its roles record what they do when.
@@ -45,9 +47,11 @@ pub trait Config {
 /// accumulators don't fit into an even share.
 const FEW_REGISTERS: u32 = 72;
 const MANY_REGISTERS: u32 = 216;
-/// The same where a warp scatters rows.
-const SCATTERING_REGISTERS: u32 = 88;
-const MANY_BESIDE_SCATTERING: u32 = 208;
+/// The same where stages go by a routing, and where that is recorded.
+const ROUTING_REGISTERS: u32 = 88;
+const MANY_BESIDE_ROUTING: u32 = 208;
+const RECORDED_REGISTERS: u32 = 96;
+const MANY_BESIDE_RECORDED: u32 = 200;
 
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
@@ -199,8 +203,10 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub unsafe fn give_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
-            if const { C::MOVES_ROWS } {
-                unsafe { setmaxnreg_dec::<SCATTERING_REGISTERS>() }
+            if const { C::ROUTES && C::RECORDS } {
+                unsafe { setmaxnreg_dec::<RECORDED_REGISTERS>() }
+            } else if const { C::ROUTES } {
+                unsafe { setmaxnreg_dec::<ROUTING_REGISTERS>() }
             } else {
                 unsafe { setmaxnreg_dec::<FEW_REGISTERS>() }
             }
@@ -211,8 +217,10 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) unsafe fn take_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
-            if const { C::MOVES_ROWS } {
-                unsafe { setmaxnreg_inc::<MANY_BESIDE_SCATTERING>() }
+            if const { C::ROUTES && C::RECORDS } {
+                unsafe { setmaxnreg_inc::<MANY_BESIDE_RECORDED>() }
+            } else if const { C::ROUTES } {
+                unsafe { setmaxnreg_inc::<MANY_BESIDE_ROUTING>() }
             } else {
                 unsafe { setmaxnreg_inc::<MANY_REGISTERS>() }
             }

@@ -81,7 +81,7 @@ use holds_nothing;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __config {
-    (params = $params:ty, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty) => {
+    (params = $params:ty, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(routes = $routes:literal,)? $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty) => {
         #[doc(hidden)]
         pub struct Config;
         impl $crate::gpu::Config for Config {
@@ -91,6 +91,7 @@ macro_rules! __config {
             const COMMUNICATES: bool = <$params>::CHANNELS > 0;
             const MOVES: bool = !stringify!($($moves),*).is_empty();
             const POLLS: bool = !stringify!($($polls),*).is_empty();
+            const ROUTES: bool = false $(|| $routes)?;
             const MOVES_ROWS: bool = false $(|| $moves_rows)?;
             const RECORDS: bool = cfg!(entwine_timeline);
         }
@@ -103,13 +104,13 @@ pub use crate::__config as config;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __hopper_entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $all:ident, unmoved = $weave:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(routes = $routes:literal,)? $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
         ::core::arch::global_asm!(
             concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
             threads = const $crate::layout::threads($rows),
         );
 
-        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], $(moves_rows = $moves_rows,)? tile = ($rows, $columns), element = $element);
+        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], $(routes = $routes,)? $(moves_rows = $moves_rows,)? tile = ($rows, $columns), element = $element);
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {

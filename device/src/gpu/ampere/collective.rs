@@ -436,12 +436,15 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             for choice in 0..routing.size.choices {
                 let choice = rows.look(row + thread.row_of(held), choice);
                 let Some((address, weight)) = rows.part(choice) else { continue };
-                for block in (0..block_columns(S::COLUMNS)).filter(|block| rows.has(8 * *block as u32)) {
-                    let (low, high) = unsafe { rows.pair::<E>(address, 8 * block as u32) };
-                    let pair = 2 * (held / 2 * block_columns(S::COLUMNS) + block) + held % 2;
-                    let values = sum.values_mut();
-                    values[2 * pair] += weight * low;
-                    values[2 * pair + 1] += weight * high;
+                for block in 0..block_columns(S::COLUMNS) {
+                    // The filter of an iterator would keep the loop from being unrolled.
+                    if rows.has(8 * block as u32) {
+                        let (low, high) = unsafe { rows.pair::<E>(address, 8 * block as u32) };
+                        let pair = 2 * (held / 2 * block_columns(S::COLUMNS) + block) + held % 2;
+                        let values = sum.values_mut();
+                        values[2 * pair] += weight * low;
+                        values[2 * pair + 1] += weight * high;
+                    }
                 }
             }
         }

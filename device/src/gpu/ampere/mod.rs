@@ -17,13 +17,13 @@ pub use collective::Collective;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __ampere_entry {
-    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, unmoved = $unmoved:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
+    ($entry:ident, name = $name:literal, params = $params:ty, weave = $weave:ident, unmoved = $unmoved:ident, moves = [$($moves:ident),*], polls = [$($polls:ident),*], $(routes = $routes:literal,)? $(moves_rows = $moves_rows:literal,)? tile = ($rows:expr, $columns:expr), element = $element:ty $(,)?) => {
         ::core::arch::global_asm!(
             concat!("// entwine: entry ", $name, " maxntid {threads} minctas 1"),
             threads = const $crate::layout::ampere::threads($rows),
         );
 
-        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], $(moves_rows = $moves_rows,)? tile = ($rows, $columns), element = $element);
+        $crate::gpu::config!(params = $params, moves = [$($moves),*], polls = [$($polls),*], $(routes = $routes,)? $(moves_rows = $moves_rows,)? tile = ($rows, $columns), element = $element);
 
         #[unsafe(export_name = $name)]
         pub unsafe extern "ptx-kernel" fn $entry(params: $params) {

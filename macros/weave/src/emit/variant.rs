@@ -22,6 +22,8 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
     let symbol = entry.to_string();
     let not_for_all = (!variant.tile.1.is_multiple_of(WIDTH_FOR_ALL)).then(|| quote!(, not(entwine_sm_80)));
     let moves = walk::moves(kernel).then(|| quote!(weave_moves));
+    let goes_by_routing = kernel.channels.iter().any(|channel| matches!(channel.holds, Holds::Routing { .. }));
+    let routes = goes_by_routing.then(|| quote!(routes = true,));
     let moves_rows = walk::moves_rows(kernel).then(|| quote!(moves_rows = true,));
     let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
     let polls = walk::polls(kernel).then_some(&unmoved);
@@ -38,7 +40,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
             #[cfg(all(target_arch = "nvptx64", entwine_entries #not_for_all))]
             ::entwine::device::gpu::entry!(
                 #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
-                polls = [#polls], #moves_rows tile = (BM, BN), element = T
+                polls = [#polls], #routes #moves_rows tile = (BM, BN), element = T
             );
 
             #[cfg(not(target_arch = "nvptx64"))]
