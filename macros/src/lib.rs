@@ -75,6 +75,9 @@ use proc_macro::TokenStream;
 /// * `ctas = 8`: so many CTAs carry this stage and nothing else, at the same time as the others carry theirs.
 /// * `carrier = mover`: one thread of every CTA carries this stage beside the others; it may only move tiles and
 ///   panels, or scatter rows.
+/// * `beside = multiply`: the stage written before this one, with whose tiles its own take turns on each CTA: the next of its
+///   own whenever the slot has arrived that is named in `#[recv(slot = […])]`, and else the next of the other's. It waits for
+///   nothing else.
 /// * `within = groups`: the first axis of the grid is the blocks that a routing has, the parameter of this name.
 ///
 /// Parameters, after `at`:
@@ -87,7 +90,7 @@ use proc_macro::TokenStream;
 ///   `b.group(index)` is one of them.
 /// * `#[send] name: Name`, `#[recv] name: Name`, or both: a channel. For the order `ready_first`,
 ///   `#[recv(slot = [at[0], at[1]])]` names the slot that a tile waits for, and `unless = at[0] == at.rank()` after
-///   it the tiles that wait for none.
+///   it the tiles that wait for none; both may go by the stage's routings.
 /// * `u32`, `i32`, `u64`, `i64`, `f32`, `f64` and `bool`: scalars of the launch.
 ///
 /// # Extents

@@ -240,8 +240,8 @@ impl<T: Number> Problem<T> {
             row.iter().zip(x).map(|(a, b)| a.value() * b.value()).sum()
         };
         let activated = (expert * hidden..(expert + 1) * hidden).map(|row| {
-            let (gate, up) = (dot(&self.gate, row), dot(&self.up, row));
-            T::from_f32((gate as f32 * Scalar::sigmoid(gate as f32) * up as f32) as f32).value()
+            let [gate, up] = [&self.gate, &self.up].map(|matrix| dot(matrix, row) as f32);
+            T::from_f32(gate * Scalar::sigmoid(gate) * up).value()
         });
         let activated: Vec<_> = activated.collect();
         let output = |row: usize| {
