@@ -406,3 +406,33 @@ fn time(
     let mut batches = vec![(calls, batch)];
     Ok(stopwatch.compare(&mut batches, regime, Timing::Graph, repeats)?.remove(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_choose_different_experts_whose_weights_are_shares() {
+        let widths = Model::Qwen2moe.widths();
+        let (chosen, weights) = route(widths, 300);
+        let mut loads = vec![0; widths.experts];
+        for (chosen, weights) in chosen.chunks_exact(widths.choices).zip(weights.chunks_exact(widths.choices)) {
+            assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+            assert!(weights.is_sorted_by(|one, other| one >= other), "the largest logit first");
+            for (index, expert) in chosen.iter().enumerate() {
+                assert!(!chosen[..index].contains(expert));
+                loads[*expert as usize] += 1;
+            }
+        }
+        assert!(loads.iter().all(|load| (1..80).contains(load)), "{loads:?}");
+    }
+
+    #[test]
+    fn elements_repeat_and_differ_by_matrix() {
+        let found = elements(3, 1_000_010, 2.0);
+        assert_eq!(found[1_000_003], found[0]);
+        assert_eq!(found[7], element(3, 7, 2.0));
+        assert_ne!(found[..9], elements(4, 9, 2.0));
+        assert!(found.iter().all(|x| x.to_f32().abs() <= 1.0));
+    }
+}
