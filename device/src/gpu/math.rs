@@ -263,19 +263,17 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     #[inline(always)]
     fn pass(&self, _: &SlotPlace) {}
 
+    /// Also when the launch is given up, which not all threads may have seen yet: each is waited for. Whatever lies in the
+    /// tables then, nothing is written outside of the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
         let team = Team { thread: self.cta.thread() - 128, threads: 128 * C::WARPGROUPS, shared: self.cta.staging() };
         let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };
         self.take_staging();
-        if !self.cta.is_given_up() {
-            unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
-        }
+        unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
         self.give_staging();
         self.take_staging();
-        if !self.cta.is_given_up() {
-            unsafe { team.arrange(self.cta, routing, loads, sync) };
-        }
+        unsafe { team.arrange(self.cta, routing, loads, sync) };
         self.give_staging();
     }
 
