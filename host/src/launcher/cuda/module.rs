@@ -35,12 +35,14 @@ pub(super) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
+/// The address of a crate's code, and a kernel's name.
+type Key = (usize, &'static str);
+
 /// The modules that a world's kernels are in: each is compiled once, and loaded once on each GPU.
 pub(super) struct Modules {
     /// What they are to be compiled for, if that is not to be what suits the GPUs best.
     target: Option<Target>,
-    /// By the address of a crate's code and the kernel's name.
-    loaded: Mutex<HashMap<(usize, &'static str), Weak<[Module]>>>,
+    loaded: Mutex<HashMap<Key, Weak<[Module]>>>,
 }
 
 impl Modules {
