@@ -65,7 +65,7 @@ pub struct MatrixArg {
     /// `[parts][part_rows][columns]`. 0 where there is none: on a simulated rank, or for an empty matrix.
     pub maps: u64,
     /// Address of a table of `world` matrices: this argument on each rank, with descriptors for this one. 0 if no channel
-    /// lies in the matrix and it is not lent.
+    /// lies in the matrix and it is neither lent nor symmetric.
     pub ranks: u64,
     /// Rows in all.
     pub rows: u32,
@@ -103,6 +103,10 @@ pub struct ChannelArg {
     pub pieces: u32,
     /// Boxes (128 bytes of each row) of a piece. The last pieces may have fewer, or none.
     pub piece_boxes: u32,
+    /// Rows of a slot that are sent, if it has as many; the others read as anything.
+    pub rows: u32,
+    #[doc(hidden)]
+    pub _pad: u32,
     /// Offset in the region of the counters of a channel of gates, one `u32` for each slot. They are 0 between launches.
     pub counters: u64,
 }
@@ -215,6 +219,14 @@ pub enum FaultKind {
     Race = 6,
     /// A routing sends a rank more blocks of rows than it has room for.
     Capacity = 7,
+    /// A rank, or a row or column of a symmetric matrix, was out of range.
+    OutOfRange = 8,
+    /// A word was not what was waited for before the deadline.
+    NotHeld = 9,
+    /// Simulation: a word was accessed at a scope that doesn't reach others who accessed it.
+    TooNarrow = 10,
+    /// An index of a bag was not that of a row.
+    BadIndex = 11,
 }
 
 /// What the first fault of a rank leaves behind.
@@ -241,6 +253,14 @@ pub struct FaultRecord {
     pub expected: u32,
     /// The count that was seen last.
     pub seen: u32,
+    /// The symmetric matrix, by its index among the kernel's matrices, or [`NONE`].
+    pub argument: u32,
+    /// The row and the column of its word; the list and the position of a bag's index.
+    pub word: [u32; 2],
+    /// The [`Comparison`](crate::Comparison) that was waited for.
+    pub comparison: u32,
+    /// The high halves of what was expected and seen, for words of 64 bits.
+    pub high: [u32; 2],
     /// Source line of a panic.
     pub line: u32,
     /// Length of `file`.

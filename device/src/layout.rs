@@ -6,6 +6,7 @@
 
 pub mod ampere;
 pub mod routing;
+pub mod streaming;
 
 /// Bytes of shared memory that a CTA may have on Hopper.
 pub const SHARED_LIMIT: u32 = 227 * 1024;

@@ -15,6 +15,7 @@ extern crate std;
 
 pub mod abi;
 mod at;
+mod bags;
 mod channel;
 mod element;
 pub mod layout;
@@ -22,13 +23,17 @@ pub mod log;
 mod matrix;
 mod memory;
 pub mod order;
+pub mod ordering;
 mod place;
 mod role;
 mod routing;
 mod scalar;
 mod shape;
 mod share;
+mod symmetric;
 mod tile;
+mod together;
+mod word;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
@@ -38,6 +43,7 @@ pub mod gpu;
 pub mod ptx;
 
 pub use at::At;
+pub use bags::Bags;
 pub use channel::{
     Channel, Direction, GateItem, Incoming, PanelItem, Piece, Port, Receive, ReceivePort, Route, RoutingItem, Send,
     SendPort, SendReceive, Slot, TileItem,
@@ -52,4 +58,7 @@ pub use routing::{Arrangement, Entry, Routed, Routing, RoutingPlace, RoutingSize
 pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
 pub use share::{dedicated, share};
+pub use symmetric::{Block, Group, Image, Symmetric, Transfer, WordAt};
 pub use tile::{Rows, Storable, Tile};
+pub use together::{BagsPlace, BlockPlace, SymmetricPlace, Together, WordPlace};
+pub use word::{Change, Comparison, Integer, Summand, Word};

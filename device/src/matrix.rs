@@ -17,7 +17,7 @@ use crate::tile::{Storable, Tile};
 /// No dimension needs to be a multiple of a tile's: what a tile has beyond the edge reads as anything in
 /// rows, as zero in columns, and is not stored.
 pub struct Matrix<'c, E, R: Role> {
-    role: &'c R,
+    pub(crate) role: &'c R,
     pub(crate) arg: MatrixArg,
     part: u32,
     element: PhantomData<E>,

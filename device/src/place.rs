@@ -134,6 +134,12 @@ impl SlotPlace {
         SlotPlace { piece, ..*self }
     }
 
+    /// How many of the rows of what it holds are sent.
+    #[inline(always)]
+    pub fn rows(&self, rows: usize) -> u32 {
+        self.arg.rows.min(rows as u32)
+    }
+
     /// The pieces that are meant.
     #[inline(always)]
     pub fn pieces(&self) -> Range<u32> {

@@ -40,6 +40,11 @@ where
         Tile { role, fragment }
     }
 
+    #[inline(always)]
+    pub(crate) fn fragment(&self) -> &R::Fragment<E, Shape<M, N>> {
+        &self.fragment
+    }
+
     /// A tile of zeros, of the shape of this one, in `f32`.
     #[inline(always)]
     pub fn zeros_like(&self) -> Tile<'c, f32, M, N, R> {

@@ -29,6 +29,14 @@ pub struct KernelSpec {
     pub variants: &'static [VariantSpec],
 }
 
+impl KernelSpec {
+    /// Whether its ranks have anything to do with each other.
+    pub fn communicates(&self) -> bool {
+        let symmetric = |argument: &ArgumentSpec| matches!(argument.kind, ArgumentKind::Matrix { symmetric: true, .. });
+        !self.channels.is_empty() || self.arguments.iter().any(symmetric)
+    }
+}
+
 /// The device code of a kernel's crate. The entries are the same in each, but for tiles that not every target has.
 #[derive(Debug)]
 pub struct DeviceCode {
@@ -135,6 +143,8 @@ pub struct ChannelSpec {
     /// Pieces, along its columns, into which a panel is cut, each with a signal of its own; at least 1, which is what a
     /// tile has.
     pub pieces: Extent,
+    /// Rows of what a slot holds that are sent, if it has as many.
+    pub height: Extent,
     /// A slot is used again only when its receiver has finished the launch that used it last.
     pub acknowledged: bool,
 }
@@ -229,6 +239,8 @@ pub enum ArgumentKind {
         columns: Extent,
         /// The tile functions see its rows in `world` parts.
         sharded: bool,
+        /// Every rank reaches it on every other.
+        symmetric: bool,
         /// They see its rows in so many parts.
         groups: Option<Extent>,
         /// Other ranks read it, too.
@@ -258,8 +270,14 @@ pub enum ElementType {
     F16,
     /// `f32`
     F32,
-    /// `u32`, in matrices alone.
+    /// `u32`
     U32,
+    /// `i32`
+    I32,
+    /// `u64`
+    U64,
+    /// `i64`
+    I64,
 }
 
 /// A size in terms of the launch.

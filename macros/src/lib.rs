@@ -13,6 +13,10 @@ use proc_macro::TokenStream;
 /// `[(128, 128)]` and `[bf16]`. A tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256; those of no
 /// multiple of 64 are for Hopper alone. Kernels of one crate have different names.
 ///
+/// With `roles = one`, all threads of a CTA carry out each operation together, on tiles of at most 128 columns, and several CTAs
+/// share a multiprocessor: for kernels that stream rather than multiply. They alone have symmetric matrices and bags. Left out, or
+/// with `roles = split`, threads load, communicate and compute beside each other.
+///
 /// Other functions of the module may take and return tiles, rows and the like as stages do. Items that mention
 /// `BM`, `BN` or `T` (or others that do) are part of each variant, and not seen from outside.
 ///
@@ -39,6 +43,7 @@ use proc_macro::TokenStream;
 ///   `.slot([…]).piece(index).store(panel)` sends one of them, so that many tiles of a stage may share a panel; `store`
 ///   without `piece` sends all of them. What uses a panel waits for each piece as it comes to its columns. Pieces are
 ///   multiples of 128 bytes wide, so that the last ones may be narrow or empty; for an empty one nobody waits.
+/// * `height = m`: no more rows of a tile need to be sent than that; the others read as anything.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where
@@ -86,12 +91,32 @@ use proc_macro::TokenStream;
 ///   where it first appears. The same name in a later stage is the same argument. What one stage writes no other
 ///   may read, since nothing would make it wait: that goes through a channel, or is guarded by a gate. `Matrix<u32>` holds
 ///   numbers that control flow and coordinates may depend on, `matrix.at([row, column])`.
+/// * `&mut Symmetric<T>`, where threads have one role: a matrix that every rank has and reaches on every other. Its elements
+///   are those of tiles, or `u32`, `i32`, `u64` or `i64`, which `Matrix` may hold, too.
 /// * `&Grouped<T>` with `#[shape(groups, rows, columns)]`: matrices one below the other, as the weights of experts lie.
 ///   `b.group(index)` is one of them.
 /// * `#[send] name: Name`, `#[recv] name: Name`, or both: a channel. For the order `ready_first`,
 ///   `#[recv(slot = [at[0], at[1]])]` names the slot that a tile waits for, and `unless = at[0] == at.rank()` after
 ///   it the tiles that wait for none; both may go by the stage's routings.
 /// * `u32`, `i32`, `u64`, `i64`, `f32`, `f64` and `bool`: scalars of the launch.
+///
+/// # One-sided operations
+/// `x.on(rank)` is what a symmetric matrix is on a rank, `x.here()` what it is on this one:
+///
+/// * `.load([i, j])`, `.tile([i, j]).store(tile)` and `.add([i, j], &tile)`: a tile, straight from and to registers.
+///   `.columns_from(first, count)` is a part of it, whose tiles are counted from `first` on.
+/// * `.word([row, column])`: one word. `.load(order, scope)`, `.store(value, order, scope)`, `.fetch_add(value, order, scope)` and
+///   `sub`, `min`, `max`, `and`, `or` and `xor`, `.exchange(…)`, `.compare_exchange(expected, new, order, scope)`;
+///   `.wait_until(Comparison::AtLeast, value)`. Orders are `Relaxed`, `Acquire`, `Release` and `AcqRel`, scopes `Cta`,
+///   `Gpu` and `Sys`; words on a rank that is named take `Sys`. Floating-point words are added, subtracted and exchanged.
+/// * `.block([row, column], [rows, columns])`: rows of words. `mine.put(&theirs)`, `mine.get(&theirs)`,
+///   `block.copy(&other)`, `mine.put_signal(&theirs, &word, value)`, `mine.broadcast(x, [row, column])`; with `start_` before
+///   `put`, `get` and `copy` they give a `Transfer` to wait for.
+///
+/// `counts.barrier(row, Group::ALL)`, on a `Symmetric<u64>`, waits until the tiles that name this row have come so far on all ranks,
+/// or on those of another `Group`. A launch that takes symmetric matrices ends on all ranks together.
+///
+/// `table.pool([i, j], &Bags::new(offsets, list, indices))` is a tile of the sums of a matrix's rows by ragged bags.
 ///
 /// # Extents
 /// `slots`, `grid`, `shape` and `columns` are made of lower-case names, `world`, `BM`, `BN`, integers, `+`, `*`,

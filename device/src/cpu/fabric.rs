@@ -10,7 +10,9 @@ use super::clock::{Clock, Clocks, Race};
 use super::fault::Abandoned;
 use super::region::{Regions, word};
 use super::sync::{self, Thread};
+use super::words::{Condition, Seat, TooNarrow, Words};
 use crate::abi::{FaultKind, FaultRecord, Head, NONE};
+use crate::ordering::{Order, Reach};
 
 /// What the CTAs of a simulated world meet in. Launches on one fabric run in the order in which they were
 /// launched on each rank, and overlap between ranks.
@@ -37,6 +39,7 @@ pub enum Break {
 #[derive(Default)]
 struct State {
     clocks: Clocks,
+    words: Words,
     launches: u32,
     /// CTAs that were launched and have not left.
     running: usize,
@@ -115,13 +118,21 @@ impl Watch {
 struct Parked {
     thread: Thread,
     wants: Vec<Want>,
+    /// What it waits for in the place of signals.
+    condition: Option<Condition>,
     watch: Option<Watch>,
 }
 
 impl Parked {
     fn give_up(&self, watch: &Watch, kind: u32) {
-        let want = self.wants[0];
-        record(&watch.head, FaultRecord { kind, expected: want.count, seen: want.seen(), ..watch.missing });
+        let fault = match &self.condition {
+            Some(condition) => condition.missed(watch.missing),
+            None => {
+                let want = self.wants[0];
+                FaultRecord { kind, expected: want.count, seen: want.seen(), ..watch.missing }
+            }
+        };
+        record(&watch.head, fault);
     }
 }
 
@@ -153,8 +164,8 @@ impl State {
     }
 
     /// If every CTA is parked, gives up. A signal whose sender's rank has left the launch can't come any
-    /// more and is reported as missing; if there is none such, the CTAs wait for each other, and each
-    /// rank's first wait is reported as part of a deadlock.
+    /// more and is reported as missing; if there is none such, so is what is waited for in a word; else the CTAs
+    /// wait for each other, and each rank's first wait is reported as part of a deadlock.
     fn check_progress(&mut self) {
         if self.running == 0 || self.parked.len() < self.running {
             return;
@@ -162,6 +173,10 @@ impl State {
         let watched = || self.parked.iter().filter_map(|parked| Some((parked, parked.watch.as_ref()?)));
         if watched().any(|(_, watch)| watch.never_comes()) {
             for (parked, watch) in watched().filter(|(_, watch)| watch.never_comes()) {
+                parked.give_up(watch, watch.missing.kind);
+            }
+        } else if watched().any(|(parked, _)| parked.condition.is_some()) {
+            for (parked, watch) in watched().filter(|(parked, _)| parked.condition.is_some()) {
                 parked.give_up(watch, watch.missing.kind);
             }
         } else {
@@ -303,6 +318,52 @@ impl Fabric {
         })
     }
 
+    /// Accesses a word of a symmetric matrix: `access` says what it held, and whether it was written.
+    pub(super) fn access<V>(
+        &self,
+        seat: Seat,
+        address: u64,
+        order: Order,
+        reach: Reach,
+        access: impl FnOnce() -> (V, bool),
+    ) -> Result<V, TooNarrow> {
+        self.with(|state| {
+            state.words.access(seat, address, reach)?;
+            if order.acquires() {
+                state.clocks.acquire(seat.lane, address);
+            }
+            let (before, written) = access();
+            if written && order.releases() {
+                state.clocks.count(seat.lane, address);
+            }
+            if written {
+                let held = |parked: &mut Parked| parked.condition.as_ref().is_some_and(|it| it.holds_at(address));
+                let woken = state.parked.extract_if(.., held);
+                state.woken.extend(woken.map(|parked| parked.thread));
+            }
+            Ok(before)
+        })
+    }
+
+    /// Does something while nobody accesses a word or does the like.
+    pub(super) fn alone(&self, act: impl FnOnce()) {
+        self.with(|_| act());
+    }
+
+    /// Waits for what a word holds, as [`wait`](Fabric::wait) does for signals.
+    pub(super) fn wait_word(&self, condition: Condition, watch: &Watch) -> Result<(), Abandoned> {
+        self.wait_while(
+            Some(watch),
+            |_| condition.holds().then_some(()),
+            || Parked {
+                thread: Thread::current(),
+                wants: Vec::new(),
+                condition: Some(condition.clone()),
+                watch: Some(*watch),
+            },
+        )
+    }
+
     /// Notes that the lane is about to read a slot.
     pub(super) fn read(&self, lane: usize, slot: u64) -> Result<(), Race> {
         self.with(|state| state.clocks.read(lane, slot))
@@ -325,6 +386,26 @@ impl Fabric {
     /// A watched wait ends without it when the launch is given up, be it by this wait itself: past its
     /// deadline, which runs from the moment at which it has seen every rank started.
     pub(super) fn wait(&self, lane: usize, wants: &[Want], watch: Option<&Watch>) -> Result<usize, Abandoned> {
+        let arrived = |state: &mut State| {
+            let first = wants.iter().position(Want::arrived)?;
+            state.clocks.acquire(lane, wants[first].signal);
+            Some(first)
+        };
+        self.wait_while(watch, arrived, || Parked {
+            thread: Thread::current(),
+            wants: wants.into(),
+            condition: None,
+            watch: watch.copied(),
+        })
+    }
+
+    /// Waits until there is something that has come, parked so in the meantime.
+    fn wait_while<T>(
+        &self,
+        watch: Option<&Watch>,
+        arrived: impl Fn(&mut State) -> Option<T>,
+        parked: impl Fn() -> Parked,
+    ) -> Result<T, Abandoned> {
         let mut deadline = None;
         loop {
             let decided = self.with(|state| {
@@ -332,11 +413,10 @@ impl Fabric {
                 if watch.is_some_and(Watch::aborted) {
                     return Some(Err(Abandoned));
                 }
-                if let Some(first) = wants.iter().position(Want::arrived) {
-                    state.clocks.acquire(lane, wants[first].signal);
+                if let Some(first) = arrived(state) {
                     return Some(Ok(first));
                 }
-                let parked = Parked { thread: Thread::current(), wants: wants.into(), watch: watch.copied() };
+                let parked = parked();
                 if let Some(watch) = watch {
                     if deadline.is_none() && watch.all_started() {
                         deadline = Some(Instant::now() + Duration::from_nanos(watch.head.deadline_ns));

@@ -8,6 +8,8 @@ use std::sync::Once;
 
 use crate::abi::{FaultKind, FaultRecord, MAX_AXES, NONE};
 use crate::place::SlotPlace;
+use crate::together::WordPlace;
+use crate::word::Comparison;
 
 /// The payload that unwinds a CTA out of its tile function once the launch is given up.
 pub(super) struct Abandoned;
@@ -65,6 +67,10 @@ impl FaultRecord {
             peer: NONE,
             expected: 0,
             seen: 0,
+            argument: NONE,
+            word: [NONE; 2],
+            comparison: 0,
+            high: [0; 2],
             line: 0,
             file_length: 0,
             file: [0; 128],
@@ -78,6 +84,18 @@ impl FaultRecord {
         self.piece = slot.named_piece(slot.piece);
         self.peer = peer;
         self
+    }
+
+    /// The word that it happened at, and the rank that has it.
+    pub(super) fn at_word(self, place: &WordPlace) -> Self {
+        FaultRecord { argument: place.argument, word: [place.row, place.column], peer: place.rank, ..self }
+    }
+
+    /// What was waited for, and what was seen instead.
+    pub(super) fn compared(self, comparison: Comparison, expected: u64, seen: u64) -> Self {
+        let comparison = comparison as u32;
+        let high = [expected, seen].map(|bits| (bits >> 32) as u32);
+        FaultRecord { comparison, expected: expected as u32, seen: seen as u32, high, ..self }
     }
 
     /// The place of a panic.

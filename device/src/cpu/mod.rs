@@ -10,8 +10,10 @@ mod protocol;
 mod region;
 mod routing;
 mod sync;
+mod together;
 mod whole;
 mod window;
+mod words;
 
 pub use fabric::{Break, Fabric};
 pub use launch::{Launch, Simulate, run};

@@ -10,11 +10,21 @@ use super::fabric::{Break, Fabric, Want, Watch};
 use super::fault::{Abandoned, Panicked, abandon};
 use super::log::Log;
 use super::region::Regions;
+use super::words::{Condition, Seat, TooNarrow};
 use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::channel::Route;
 use crate::layout::ROW;
 use crate::log::EventKind;
+use crate::ordering::{Order, Reach};
 use crate::place::SlotPlace;
+use crate::together::WordPlace;
+use crate::word::Comparison;
+
+/// A word of a symmetric matrix.
+pub(super) struct Word {
+    pub(super) address: u64,
+    pub(super) place: WordPlace,
+}
 
 /// One CTA of a launch.
 pub(super) struct Cta {
@@ -205,6 +215,50 @@ impl Cta {
         candidates[chosen].0
     }
 
+    /// Waits until a rank has begun the launch, so that its memory may be accessed.
+    pub(super) fn await_rank(&self, argument: u32, rank: u32) {
+        let record = |kind| FaultRecord { argument, peer: rank, ..self.record(kind) };
+        if rank >= self.head.world {
+            self.give_up(record(FaultKind::OutOfRange));
+        }
+        let want = Want { signal: self.regions().started(self.head.rank, rank), count: self.epoch };
+        self.wait(&[want], record(FaultKind::NotAcknowledged));
+    }
+
+    /// Accesses a word: `access` says what it held, and whether it was written.
+    pub(super) fn access<V>(&self, word: &Word, order: Order, reach: Reach, access: impl FnOnce() -> (V, bool)) -> V {
+        let seat = Seat { rank: self.head.rank, lane: self.lane(), epoch: self.epoch };
+        match self.fabric.access(seat, word.address, order, reach, access) {
+            Ok(before) => before,
+            Err(TooNarrow) => self.give_up_at(FaultKind::TooNarrow, &word.place),
+        }
+    }
+
+    /// Waits for what a word holds.
+    pub(super) fn await_word(
+        &self,
+        word: &Word,
+        comparison: Comparison,
+        wanted: u64,
+        seen: impl Fn() -> u64 + Send + Sync + 'static,
+        holds: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) {
+        let missing = self.record(FaultKind::NotHeld).at_word(&word.place).compared(comparison, wanted, 0);
+        let watch = Watch { head: self.head, epoch: self.epoch, missing };
+        let condition = Condition { address: word.address, seen: Arc::new(seen), holds: Arc::new(holds) };
+        self.fabric.wait_word(condition, &watch).unwrap_or_else(|abandoned| abandon(abandoned))
+    }
+
+    /// Does something to data that nobody else does at the same time.
+    pub(super) fn alone(&self, act: impl FnOnce()) {
+        self.fabric.alone(act);
+    }
+
+    /// Gives up over a word.
+    pub(super) fn give_up_at(&self, kind: FaultKind, place: &WordPlace) -> ! {
+        self.give_up(self.record(kind).at_word(place))
+    }
+
     fn lane(&self) -> usize {
         self.fabric.lane(self.head.rank, self.index)
     }
@@ -310,12 +364,12 @@ impl Cta {
         }
     }
 
-    fn give_up(&self, fault: FaultRecord) -> ! {
+    pub(super) fn give_up(&self, fault: FaultRecord) -> ! {
         self.fabric.fault(&self.head, fault);
         abandon(Abandoned)
     }
 
-    fn record(&self, kind: FaultKind) -> FaultRecord {
+    pub(super) fn record(&self, kind: FaultKind) -> FaultRecord {
         let (stage, tile) = self.at.get().unwrap_or((NONE, [NONE; MAX_AXES]));
         FaultRecord::new(kind, self.head.rank, stage, tile)
     }

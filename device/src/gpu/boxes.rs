@@ -14,8 +14,8 @@ pub(super) enum Source {
     /// The first `columns` columns of a matrix from a place on: boxes by tensor map. An empty matrix has no maps and no boxes;
     /// what is read of it is anything.
     Matrix { maps: u64, column: u32, row: u32, part: u32, columns: u32 },
-    /// A slot: boxes one after the other, over the link with `limited` others.
-    Slot { address: u64, limited: bool },
+    /// A slot: boxes one after the other, of which `rows` rows are filled, over the link with `limited` others.
+    Slot { address: u64, rows: u32, limited: bool },
 }
 
 impl Source {
@@ -50,7 +50,7 @@ impl Source {
 
     #[inline(always)]
     fn slot<C: Config>(signals: &Signals<'_, '_, C>, slot: &SlotPlace, address: u64) -> Source {
-        Source::Slot { address, limited: signals.limits_load(slot) }
+        Source::Slot { address, rows: slot.arg.rows, limited: signals.limits_load(slot) }
     }
 
     /// Whether loading takes a share of the link.
@@ -64,7 +64,8 @@ impl Source {
     pub fn bytes(self, rows: usize) -> u32 {
         match self {
             Source::Matrix { maps, .. } if is_empty(maps) => 0,
-            _ => rows as u32 * ROW,
+            Source::Matrix { .. } => rows as u32 * ROW,
+            Source::Slot { rows: filled, .. } => filled.min(rows as u32) * ROW,
         }
     }
 
@@ -79,8 +80,8 @@ impl Source {
                     for_maps(rows, |map, y| tensor_load(to + y * ROW, maps + map, x, row + y, part, barrier));
                 }
                 Source::Slot { address, .. } => {
-                    let bytes = rows as u32 * ROW;
-                    bulk_load(to, address + index as u64 * bytes as u64, bytes, barrier);
+                    let offset = index as u64 * (rows as u32 * ROW) as u64;
+                    bulk_load(to, address + offset, self.bytes(rows), barrier);
                 }
             }
         }

@@ -11,6 +11,8 @@ use super::cta::{GIVEN_UP, HEAD, SINCE, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
+use crate::together::WordPlace;
+use crate::word::Comparison;
 
 /// Roles that note what they are at, in the order of their sites in the header.
 pub(super) const LOADER: u32 = 0;
@@ -72,6 +74,50 @@ pub(super) fn fault(kind: FaultKind, slot: &SlotPlace, piece: u32, peer: u32, ex
     exit()
 }
 
+/// Gives the launch up over a word of a symmetric matrix on a rank: what was expected of it, and what was seen.
+#[inline(always)]
+pub(super) fn word_fault(
+    kind: FaultKind,
+    argument: u32,
+    [row, column]: [u32; 2],
+    rank: u32,
+    [expected, seen]: [u64; 2],
+) -> ! {
+    report_word(kind as u32, argument, row, column, rank, 0, expected, seen);
+    exit()
+}
+
+/// Gives the launch up while it waits for a word.
+#[inline(always)]
+pub(super) fn missed_word(place: &WordPlace, comparison: Comparison, [expected, seen]: [u64; 2]) -> ! {
+    let kind = FaultKind::NotHeld as u32;
+    report_word(kind, place.argument, place.row, place.column, place.rank, comparison as u32, expected, seen);
+    exit()
+}
+
+/// Gives the launch up over an index of a bag: its list and position, itself, and the rows that there are.
+#[inline(always)]
+pub(super) fn bad_index([list, position]: [u32; 2], index: u32, rows: u32) -> ! {
+    report_word(FaultKind::BadIndex as u32, NONE, list, position, NONE, 0, rows as u64, index as u64);
+    exit()
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn report_word(kind: u32, argument: u32, row: u32, column: u32, rank: u32, comparison: u32, expected: u64, seen: u64) {
+    report(|record| unsafe {
+        (*record).kind = kind;
+        (*record).channel = NONE;
+        (*record).argument = argument;
+        (*record).word = [row, column];
+        (*record).comparison = comparison;
+        (*record).peer = rank;
+        ((*record).expected, (*record).seen) = (expected as u32, seen as u32);
+        (*record).high = [(expected >> 32) as u32, (seen >> 32) as u32];
+    })
+}
+
 /// Gives the launch up over another rank.
 #[inline(always)]
 pub(super) fn fault_of(kind: FaultKind, peer: u32, expected: u32, seen: u32) -> ! {
@@ -95,6 +141,8 @@ fn report_slot(kind: u32, channel: u32, s0: u32, s1: u32, s2: u32, s3: u32, peer
     report(|record| unsafe {
         (*record).kind = kind;
         (*record).channel = channel;
+        (*record).argument = NONE;
+        (*record).word = [NONE; 2];
         (*record).slot = [s0, s1, s2, s3];
         (*record).piece = load_shared(piece_of_thread());
         (*record).peer = peer;
@@ -133,8 +181,8 @@ fn report(write: impl FnOnce(*mut FaultRecord)) {
     let role = match thread_idx_x() {
         _ if cfg!(entwine_sm_80) => COLLECTIVE,
         0..32 => LOADER,
-        64..96 => MOVER,
-        96..128 => POLLER,
+        64..96 if site_of(MOVER, 0) != NONE => MOVER,
+        96..128 if site_of(POLLER, 0) != NONE => POLLER,
         _ if site_of(COMMUNICATION, 0) == NONE => LOADER,
         _ => COMMUNICATION,
     };

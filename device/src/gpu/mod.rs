@@ -23,6 +23,7 @@ mod poller;
 mod routing;
 mod scatter;
 mod signals;
+mod streaming;
 
 pub use ampere::Collective;
 pub use communication::Communication;
@@ -31,6 +32,7 @@ pub use loader::Loader;
 pub use math::Math;
 pub use mover::Mover;
 pub use poller::Poller;
+pub use streaming::{Streaming, streaming_entry};
 
 /// The part of [`Role`](crate::Role) that is the same for all threads of a CTA.
 macro_rules! in_a_cta {

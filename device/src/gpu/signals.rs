@@ -7,8 +7,8 @@ use core::ops::Range;
 
 use super::boxes::put_in_matrix;
 use super::cta::{Config, Cta};
-use super::fault::{fault, fault_of};
-use crate::abi::{Control, FaultKind, MAX_WORLD, MatrixArg, Ticket};
+use super::fault::{fault, fault_of, word_fault};
+use crate::abi::{Control, FaultKind, MAX_WORLD, MatrixArg, NONE, Ticket};
 use crate::channel::Route;
 use crate::element::Element;
 use crate::layout::ROW;
@@ -55,6 +55,28 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     pub fn start(&self) {
         fence_acq_rel_sys();
         unsafe { self.cta.tell_all(offset_of!(Control, started), self.epoch) };
+    }
+
+    /// Waits until a rank has begun the launch, so that its symmetric matrices may be accessed.
+    #[inline(always)]
+    pub fn await_rank(&self, argument: u32, rank: u32) {
+        let started = self.cta.region + (offset_of!(Control, started) + 4 * rank as usize) as u64;
+        self.poll(started, self.epoch, |seen| {
+            let compared = [self.epoch as u64, seen as u64];
+            word_fault(FaultKind::NotAcknowledged, argument, [NONE; 2], rank, compared)
+        });
+    }
+
+    /// Whether a rank is known to have begun the launch.
+    #[inline(always)]
+    pub fn knows(&self, rank: u32) -> bool {
+        self.acknowledged.get() >> (rank + MAX_WORLD as u32) & 1 != 0
+    }
+
+    /// Notes that it has, for this thread.
+    #[inline(always)]
+    pub fn know(&self, rank: u32) {
+        self.acknowledged.set(self.acknowledged.get() | 1 << (rank + MAX_WORLD as u32));
     }
 
     /// Counts this thread as one that knows the epoch.
@@ -296,9 +318,10 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             if stored && to.arg.pull != 0 {
                 return;
             }
+            let sent = to.rows(rows) * ROW;
             for index in 0..count {
                 let offset = (first + index) as u64 * bytes as u64;
-                unsafe { bulk_store(address + offset, from + index * bytes, bytes) };
+                unsafe { bulk_store(address + offset, from + index * bytes, sent) };
             }
             stored = true;
         });
@@ -418,7 +441,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Waits until something `holds`; calls `report` when the deadline passes.
     #[inline(always)]
-    fn poll_until(&self, mut holds: impl FnMut() -> bool, report: impl Fn()) {
+    pub fn poll_until(&self, mut holds: impl FnMut() -> bool, report: impl Fn()) {
         let mut polls = 0u32;
         while !holds() {
             polls = polls.wrapping_add(1);

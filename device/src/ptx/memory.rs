@@ -210,6 +210,35 @@ pub unsafe fn store_global_16(address: u64, words: [u32; 4]) {
     }
 }
 
+/// As [`load_global_16`], of 8 bytes.
+///
+/// # Safety
+/// `address` must be valid and 8-byte aligned.
+#[inline(always)]
+pub unsafe fn load_global_8(address: u64) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    unsafe { asm!("ld.global.v2.u32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg64) address) };
+    [a, b]
+}
+
+/// # Safety
+/// As [`load_global_8`].
+#[inline(always)]
+pub unsafe fn store_global_8(address: u64, [a, b]: [u32; 2]) {
+    unsafe { asm!("st.global.v2.u32 [{}], {{{}, {}}};", in(reg64) address, in(reg32) a, in(reg32) b) }
+}
+
+/// Half a word.
+///
+/// # Safety
+/// `address` must be valid and 2-byte aligned.
+#[inline(always)]
+pub unsafe fn load_global_half(address: u64) -> u32 {
+    let half: u16;
+    unsafe { asm!("ld.global.b16 {}, [{}];", out(reg16) half, in(reg64) address) };
+    half as u32
+}
+
 /// Stores the low half of a word.
 ///
 /// # Safety

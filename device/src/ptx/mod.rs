@@ -4,6 +4,7 @@
 //! What must not be split (barriers of the whole CTA, shuffles) therefore goes through LLVM's intrinsics;
 //! `.aligned` instructions are used under warp-uniform control flow only.
 
+mod atomic;
 mod bulk;
 mod convert;
 mod cp_async;
@@ -15,6 +16,7 @@ mod scalar;
 mod thread;
 mod wgmma;
 
+pub use atomic::*;
 pub use bulk::*;
 pub use convert::*;
 pub use cp_async::*;

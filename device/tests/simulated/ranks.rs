@@ -180,6 +180,8 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
                 pull,
                 pieces,
                 piece_boxes,
+                rows: channel.rows,
+                _pad: 0,
                 counters: 0,
             };
             signals += 4 * SIGNALS;

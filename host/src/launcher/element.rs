@@ -11,26 +11,22 @@ pub trait TensorElement: Pod + Send + Sync {
     const TYPE: ElementType;
 }
 
-impl TensorElement for bf16 {
-    const TYPE: ElementType = ElementType::Bf16;
+macro_rules! elements {
+    ($($element:ty: $kind:ident),+) => {
+        $(impl TensorElement for $element {
+            const TYPE: ElementType = ElementType::$kind;
+        })+
+    };
 }
-impl TensorElement for f16 {
-    const TYPE: ElementType = ElementType::F16;
-}
-impl TensorElement for f32 {
-    const TYPE: ElementType = ElementType::F32;
-}
-
-impl TensorElement for u32 {
-    const TYPE: ElementType = ElementType::U32;
-}
+elements!(bf16: Bf16, f16: F16, f32: F32, u32: U32, i32: I32, u64: U64, i64: I64);
 
 impl ElementType {
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {
             ElementType::Bf16 | ElementType::F16 => 2,
-            ElementType::F32 | ElementType::U32 => 4,
+            ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
+            ElementType::U64 | ElementType::I64 => 8,
         }
     }
 
@@ -41,6 +37,9 @@ impl ElementType {
             ElementType::F16 => "f16",
             ElementType::F32 => "f32",
             ElementType::U32 => "u32",
+            ElementType::I32 => "i32",
+            ElementType::U64 => "u64",
+            ElementType::I64 => "i64",
         }
     }
 }

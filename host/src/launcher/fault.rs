@@ -4,7 +4,7 @@ use std::fmt;
 
 use entwine_device::abi::{FaultKind, FaultRecord, NONE};
 
-use crate::spec::{Extent, KernelSpec};
+use crate::spec::{ArgumentKind, ElementSpec, ElementType, Extent, KernelSpec};
 
 /// Why a launch was given up, by the first rank that noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,12 @@ pub struct Fault {
     pub expected: u32,
     /// The count that was seen last.
     pub seen: u32,
+    /// The symmetric matrix concerned.
+    pub argument: Option<&'static str>,
+    /// The row and the column of its word; the list and the position of a bag's index.
+    pub word: Vec<u32>,
+    /// What was waited for in a word, and what it held instead, as text.
+    pub compared: Option<(String, String)>,
     /// Source file and line of a panic.
     pub location: Option<(String, u32)>,
 }
@@ -45,8 +51,13 @@ impl Fault {
         // Kernels take the first coordinate of a slot for the sender if there are as many as ranks, by chance too.
         let by_rank = channel.is_none_or(|channel| matches!(channel.slots.first(), Some(Extent::World)));
         let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange);
+        let one_sided = record.channel == NONE && !matches!(kind, FaultKind::Panic);
+        let argument = one_sided.then(|| matrix(spec, record.argument)).flatten();
         Some(Fault {
             kind,
+            argument: argument.map(|(name, _)| name),
+            word: if one_sided { coordinates(&record.word) } else { Vec::new() },
+            compared: (kind == FaultKind::NotHeld).then(|| compared(record, argument.map(|(_, element)| element))),
             kernel: spec.name,
             rank: record.rank,
             stage: spec.stages.get(record.stage as usize).map(|stage| stage.name),
@@ -64,8 +75,46 @@ impl Fault {
 
 fn kind(word: u32) -> Option<FaultKind> {
     use FaultKind::*;
-    let kinds = [MissingSignal, SlotOutOfRange, Panic, NotAcknowledged, Deadlock, Race, Capacity];
+    let kinds = [
+        MissingSignal,
+        SlotOutOfRange,
+        Panic,
+        NotAcknowledged,
+        Deadlock,
+        Race,
+        Capacity,
+        OutOfRange,
+        NotHeld,
+        TooNarrow,
+        BadIndex,
+    ];
     kinds.into_iter().find(|kind| *kind as u32 == word)
+}
+
+/// The matrix of this index among a kernel's, and what it holds.
+fn matrix(spec: &KernelSpec, index: u32) -> Option<(&'static str, ElementSpec)> {
+    let matrices = spec.arguments.iter().filter_map(|argument| match argument.kind {
+        ArgumentKind::Matrix { element, .. } => Some((argument.name, element)),
+        ArgumentKind::Scalar(_) => None,
+    });
+    matrices.into_iter().nth(index as usize)
+}
+
+/// What was waited for, and what was seen.
+fn compared(record: &FaultRecord, element: Option<ElementSpec>) -> (String, String) {
+    let relation = ["equal to ", "other than ", "less than ", "at most ", "more than ", "at least "];
+    let relation = relation.get(record.comparison as usize).copied().unwrap_or_default();
+    let text = |low: u32, high: u32| {
+        let bits = u64::from(high) << 32 | u64::from(low);
+        match element {
+            Some(ElementSpec::Fixed(ElementType::F32)) => f32::from_bits(low).to_string(),
+            Some(ElementSpec::Fixed(ElementType::I32)) => (low as i32).to_string(),
+            Some(ElementSpec::Fixed(ElementType::I64)) => (bits as i64).to_string(),
+            Some(ElementSpec::Fixed(ElementType::U32 | ElementType::U64)) => bits.to_string(),
+            _ => format!("{bits:#x}"),
+        }
+    };
+    (format!("{relation}{}", text(record.expected, record.high[0])), text(record.seen, record.high[1]))
 }
 
 fn coordinates(words: &[u32]) -> Vec<u32> {
@@ -93,8 +142,35 @@ impl fmt::Display for Fault {
             None => "another rank".into(),
         };
         let counts = format!("expected count {}, seen {}", self.expected, self.seen);
+        let word = match (self.argument, &*self.word) {
+            (Some(argument), []) => format!("`{argument}` on {peer}"),
+            (Some(argument), word) => format!("`{argument}{word:?}` on {peer}"),
+            (None, _) => format!("the memory of {peer}"),
+        };
         match self.kind {
             FaultKind::None => Ok(()),
+            FaultKind::MissingSignal if self.channel.is_none() => {
+                write!(f, "waited until the deadline for the launch to end on {peer} ({counts})")
+            }
+            FaultKind::NotAcknowledged if self.channel.is_none() => {
+                write!(f, "could not reach {word} before the deadline; {peer} has not started the launch ({counts})")
+            }
+            FaultKind::OutOfRange => write!(f, "{word} does not exist"),
+            FaultKind::NotHeld => {
+                let (wanted, seen) = self.compared.clone().unwrap_or_default();
+                write!(f, "waited until the deadline for {word} to be {wanted}; it is {seen}")
+            }
+            FaultKind::TooNarrow => {
+                write!(f, "{word} is accessed at a scope that does not reach everybody who accesses it")
+            }
+            FaultKind::BadIndex => write!(
+                f,
+                "position {} of the indices, in list {}, names row {} of a table that has {} rows",
+                self.word.get(1).copied().unwrap_or_default(),
+                self.word.first().copied().unwrap_or_default(),
+                self.seen,
+                self.expected
+            ),
             FaultKind::MissingSignal => {
                 write!(f, "waited for {slot} until the deadline; {peer} never sent it ({counts})")
             }
@@ -125,7 +201,7 @@ impl fmt::Display for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{ChannelSpec, ElementSpec, ItemSpec};
+    use crate::spec::{ChannelSpec, ItemSpec};
     use crate::testing::SPEC;
 
     fn record(kind: FaultKind) -> FaultRecord {
@@ -140,6 +216,10 @@ mod tests {
             peer: 0,
             expected: 7,
             seen: 6,
+            argument: NONE,
+            word: [NONE; 2],
+            comparison: 0,
+            high: [0; 2],
             line: 0,
             file_length: 0,
             file: [0; 128],
@@ -166,6 +246,7 @@ mod tests {
             slots: &[Extent::Dim(0), Extent::Dim(1)],
             item,
             pieces: Extent::Literal(1),
+            height: Extent::Literal(u32::MAX),
             ..SPEC.channels[0]
         };
         let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };

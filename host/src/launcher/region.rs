@@ -109,6 +109,8 @@ impl Layout {
             pull: (carriage == Carriage::Pull).into(),
             pieces,
             piece_boxes: (row / LINE).div_ceil(pieces.into()) as u32,
+            rows: channel.height.value(sizes)?,
+            _pad: 0,
             counters: self.need.counters,
         };
         if channel.into.is_none() {

@@ -189,15 +189,15 @@ impl Request {
         let rank = head.rank as usize;
         let sizes = Sizes { dims: &self.dims, world: head.world, tile: self.chosen.choice.tile };
         let matrices = self.arguments.matrices.iter().enumerate().map(|(index, matrix)| {
-            let (parts, lent) = match &matrix.spec.kind {
+            let (parts, reached) = match &matrix.spec.kind {
                 ArgumentKind::Matrix { sharded: true, .. } => (head.world, false),
                 ArgumentKind::Matrix { groups: Some(groups), .. } => (groups.value(&sizes).unwrap_or(1).max(1), false),
-                ArgumentKind::Matrix { lent, .. } => (1, *lent),
+                ArgumentKind::Matrix { lent, symmetric, .. } => (1, *lent || *symmetric),
                 ArgumentKind::Scalar(_) => unreachable!("a scalar is no matrix"),
             };
             let argument = matrix.ranks[rank].argument(&self.world, rank, parts)?;
             let lies_in_it = |channel: &ChannelSpec| channel.into == Some(index);
-            let ranks = match lent || self.kernel.channels.iter().any(lies_in_it) {
+            let ranks = match reached || self.kernel.channels.iter().any(lies_in_it) {
                 true => RankMatrix::table(&matrix.ranks, &self.world, rank, parts)?,
                 false => 0,
             };

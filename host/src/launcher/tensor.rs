@@ -19,10 +19,15 @@ use crate::world::World;
 /// Row starts and tensor maps need addresses and pitches that are multiples of this many bytes.
 pub(crate) const ALIGNMENT: usize = 16;
 
+/// Rows of the lowest box that matrices are loaded by. Boxes that reach beyond what their descriptor knows take TMA up to twice
+/// as long, so one that is lower than this is described with its spare rows.
+const LEAST_ROWS: usize = 64;
+
 /// A row-major matrix of `T` in the memory of every rank; its height may differ from rank to rank.
 ///
-/// The rows of a tensor are padded to 16 bytes, and as many spare rows as there are ranks lie behind the
-/// last one: of a `Sharded` argument whose rows do not divide evenly, the last tiles may reach into them.
+/// The rows of a tensor are padded to 16 bytes, and as many spare rows as there are ranks lie behind the last one, or as make
+/// 64 in all: of a `Sharded` argument whose rows do not divide evenly, and of a matrix of fewer rows than a tile, the last
+/// tiles may reach into them.
 pub struct Tensor<T> {
     matrices: Matrices,
     element: PhantomData<T>,
@@ -259,7 +264,7 @@ impl RankMatrix {
     fn allocate(world: &World, rank: usize, [rows, columns]: [usize; 2], element: ElementType) -> Result<Self, Error> {
         check_shape([rows, columns]).map_err(Error::Tensor)?;
         let pitch = (columns * element.size()).next_multiple_of(ALIGNMENT);
-        let spare_rows = world.ranks();
+        let spare_rows = world.ranks().max(LEAST_ROWS.saturating_sub(rows));
         let bytes = (rows + spare_rows).saturating_mul(pitch).max(ALIGNMENT);
         let memory = world.allocate(rank, bytes)?;
         Ok(RankMatrix {
@@ -322,7 +327,9 @@ impl RankMatrix {
         let index = match known {
             Some(index) => index,
             None => {
-                let memory = world.platform().describe(rank, &argument, self.element)?;
+                let least = if parts == 1 { LEAST_ROWS.min(self.rows + self.spare_rows) as u32 } else { 0 };
+                let described = MatrixArg { part_rows: argument.part_rows.max(least), ..argument };
+                let memory = world.platform().describe(rank, &described, self.element)?;
                 let memory = memory.map(|memory| Arc::new(Allocation::plain(memory, 0)));
                 maps.push(Described { on: rank, parts, maps: memory });
                 maps.len() - 1

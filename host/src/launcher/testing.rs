@@ -33,6 +33,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         carriage: None,
         into: None,
         pieces: Extent::Literal(1),
+        height: Extent::Literal(u32::MAX),
         acknowledged: true,
     }],
     arguments: &[
@@ -43,6 +44,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
                 rows: Extent::Dim(0),
                 columns: Extent::Dim(1),
                 sharded: true,
+                symmetric: false,
                 groups: None,
                 lent: false,
                 mutable: false,
@@ -55,6 +57,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
                 rows: SHARE,
                 columns: Extent::Dim(1),
                 sharded: false,
+                symmetric: false,
                 groups: None,
                 lent: false,
                 mutable: true,

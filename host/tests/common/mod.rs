@@ -79,6 +79,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         carriage: None,
         into: None,
         pieces: Extent::Literal(1),
+        height: Extent::Literal(u32::MAX),
         acknowledged: true,
     }],
     arguments: &[matrix("a", Extent::Dim(0), true, false), matrix("c", SHARE, false, true)],
@@ -95,8 +96,16 @@ pub static SPEC: KernelSpec = KernelSpec {
 const CTA: CtaSpec = CtaSpec { threads: 384, shared_bytes: 0 };
 
 const fn matrix(name: &'static str, rows: Extent, sharded: bool, mutable: bool) -> ArgumentSpec {
-    let (element, columns) = (ElementSpec::Variant, Extent::Dim(1));
-    let kind = ArgumentKind::Matrix { element, rows, columns, groups: None, sharded, mutable, lent: false };
+    let kind = ArgumentKind::Matrix {
+        element: ElementSpec::Variant,
+        rows,
+        columns: Extent::Dim(1),
+        groups: None,
+        sharded,
+        symmetric: false,
+        lent: false,
+        mutable,
+    };
     ArgumentSpec { name, kind }
 }
 

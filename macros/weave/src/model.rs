@@ -22,6 +22,8 @@ pub struct Kernel {
     pub name: Ident,
     /// `(BM, BN)` of the variants, preferred ones first.
     pub tiles: Vec<(u32, u32)>,
+    /// All threads of a CTA carry out each operation together, and stream; else they have roles of their own.
+    pub together: bool,
     /// `T` of the variants, preferred ones first.
     pub elements: Vec<ElementType>,
     /// The named dimensions, in the order of their first appearance.
@@ -49,6 +51,8 @@ pub struct Channel {
     pub into: Option<Ident>,
     /// Into how many pieces, along their columns, panels are cut, each with a signal of its own.
     pub pieces: Option<Extent>,
+    /// So many rows of what a slot holds are sent, if it has more.
+    pub height: Option<Extent>,
     /// The declared number of sending stages.
     pub senders: u32,
     /// `acknowledge = never`, where it is written: slots are reused without asking the receiver.
@@ -116,8 +120,11 @@ pub enum ElementType {
     Bf16,
     F16,
     F32,
-    /// Of matrices alone: numbers that control flow and coordinates go by.
+    /// In matrices alone, as the whole numbers after it: numbers that control flow and coordinates go by.
     U32,
+    I32,
+    U64,
+    I64,
 }
 
 /// A stage.
@@ -235,6 +242,8 @@ pub enum ArgumentKind {
 pub struct Matrix {
     pub element: Element,
     pub sharded: bool,
+    /// Every rank reaches it on every other.
+    pub symmetric: bool,
     /// It is a column of so many matrices, which have `rows` rows together.
     pub groups: Option<Extent>,
     /// Other ranks read it, too.
@@ -267,7 +276,7 @@ impl Kernel {
                 Holds::Routing { size, .. } => size.extents().into_iter().for_each(&mut *f),
                 Holds::Tile { .. } | Holds::Gate { .. } => {}
             }
-            channel.pieces.iter().for_each(&mut *f);
+            channel.pieces.iter().chain(&channel.height).for_each(&mut *f);
         }
         self.stages.iter().flat_map(|stage| &stage.grid).for_each(&mut *f);
         for (_, matrix) in self.matrices() {
@@ -298,6 +307,11 @@ impl Kernel {
         let is_matrix = |argument: &Argument| matches!(argument.kind, ArgumentKind::Matrix(_));
         let kind = is_matrix(&self.arguments[argument]);
         self.arguments[..argument].iter().filter(|earlier| is_matrix(earlier) == kind).count()
+    }
+
+    /// Some argument is symmetric, so that launches begin and end on all ranks together.
+    pub fn lends(&self) -> bool {
+        self.matrices().any(|(_, matrix)| matrix.symmetric)
     }
 
     /// The launch arguments depend on the variant's element type.
@@ -353,12 +367,15 @@ impl Default for Order {
 impl ElementType {
     /// Those of tiles.
     pub const ALL: [ElementType; 3] = [ElementType::Bf16, ElementType::F16, ElementType::F32];
+    /// What else words are.
+    pub const WHOLE: [ElementType; 4] = [ElementType::U32, ElementType::I32, ElementType::U64, ElementType::I64];
 
     /// Bytes of one element.
     pub fn size(self) -> u32 {
         match self {
             ElementType::Bf16 | ElementType::F16 => 2,
-            ElementType::F32 | ElementType::U32 => 4,
+            ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
+            ElementType::U64 | ElementType::I64 => 8,
         }
     }
 
@@ -369,6 +386,9 @@ impl ElementType {
             ElementType::F16 => "f16",
             ElementType::F32 => "f32",
             ElementType::U32 => "u32",
+            ElementType::I32 => "i32",
+            ElementType::U64 => "u64",
+            ElementType::I64 => "i64",
         }
     }
 

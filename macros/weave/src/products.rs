@@ -10,14 +10,19 @@ use crate::model::{ArgumentKind, Binding, Holds, Kernel, Stage};
 /// The inner extent of each call of `matmul` in the stage's function: the columns of an operand that is written there, or
 /// else of the first matrix that the stage reads. What is called in other functions is not seen.
 pub fn inner_extents<'a>(kernel: &'a Kernel, stage: &'a Stage) -> Vec<&'a Extent> {
-    let mut calls = Calls(Vec::new());
-    calls.visit_block(&stage.function.block);
     let read = stage.parameters.iter().find_map(|parameter| match parameter.binding {
         Binding::Matrix { argument, mutable: false } => columns(kernel, argument),
         _ => None,
     });
     let inner = |call: &ExprCall| call.args.iter().find_map(|operand| written(kernel, stage, operand)).or(read);
-    calls.0.into_iter().filter_map(inner).collect()
+    calls(stage).into_iter().filter_map(inner).collect()
+}
+
+/// The calls of `matmul` in the stage's function.
+pub fn calls(stage: &Stage) -> Vec<&ExprCall> {
+    let mut calls = Calls(Vec::new());
+    calls.visit_block(&stage.function.block);
+    calls.0
 }
 
 struct Calls<'a>(Vec<&'a ExprCall>);

@@ -4,19 +4,34 @@
 use proc_macro2::Ident;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    FnArg, GenericArgument, Item, ItemFn, Pat, PathArguments, PathSegment, Signature, Type, TypePath, parse_quote,
+    FnArg, GenericArgument, Item, ItemFn, Pat, Path, PathArguments, PathSegment, Signature, Type, TypePath, parse_quote,
 };
 
 use crate::model::{Binding, Holds, Kernel, Parameter, Port, Stage};
 
 /// The types that are generic over the role, and the number of generic arguments that the user writes.
-const HANDLES: [(&str, usize); 8] =
-    [("At", 1), ("Grouped", 1), ("Incoming", 3), ("Matrix", 1), ("Panel", 2), ("Rows", 2), ("Sharded", 1), ("Tile", 3)];
+const HANDLES: [(&str, usize); 9] = [
+    ("At", 1),
+    ("Grouped", 1),
+    ("Incoming", 3),
+    ("Matrix", 1),
+    ("Panel", 2),
+    ("Rows", 2),
+    ("Sharded", 1),
+    ("Symmetric", 1),
+    ("Tile", 3),
+];
 /// Of these, the one that borrows nothing.
 const WITHOUT_LIFETIME: &str = "Rows";
 
+/// What a kernel's roles are.
+pub fn role(kernel: &Kernel) -> Path {
+    if kernel.together { parse_quote!(::entwine::device::Together) } else { parse_quote!(::entwine::device::Role) }
+}
+
 /// The tile function of `stage`, generic over its role.
 pub fn tile_function(kernel: &Kernel, stage: &Stage) -> ItemFn {
+    let role = role(kernel);
     let mut function = stage.function.clone();
     Roles.visit_block_mut(&mut function.block);
     for input in &mut function.sig.inputs {
@@ -26,7 +41,7 @@ pub fn tile_function(kernel: &Kernel, stage: &Stage) -> ItemFn {
             _ => Roles.visit_type_mut(&mut input.ty),
         }
     }
-    function.sig.generics = parse_quote!(<'cta, R: ::entwine::device::Role>);
+    function.sig.generics = parse_quote!(<'cta, R: #role>);
     function.attrs.push(parse_quote!(#[inline(always)]));
     function.attrs.push(parse_quote!(#[allow(clippy::too_many_arguments)]));
     function
@@ -39,7 +54,8 @@ pub fn outline(kernel: &Kernel, stage: &Stage) -> ItemFn {
         FnArg::Typed(input) => matches!(&*input.pat, Pat::Ident(pattern) if is_understood(&pattern.ident, stage)),
         FnArg::Receiver(_) => false,
     });
-    parse_quote!(fn #ident<'cta, R: ::entwine::device::Role>(#(#understood),*) {})
+    // A role that can do everything, so that what is wrong with the kernel's roles is said once.
+    parse_quote!(fn #ident<'cta, R: ::entwine::device::Together>(#(#understood),*) {})
 }
 
 fn is_understood(name: &Ident, stage: &Stage) -> bool {
@@ -47,13 +63,14 @@ fn is_understood(name: &Ident, stage: &Stage) -> bool {
 }
 
 /// A function that tile functions call, generic over its role if its signature has tiles and the like.
-pub fn helper(function: &ItemFn) -> ItemFn {
+pub fn helper(kernel: &Kernel, function: &ItemFn) -> ItemFn {
+    let role = role(kernel);
     let mut woven = function.clone();
     Roles.visit_signature_mut(&mut woven.sig);
     if woven.sig != function.sig {
         Roles.visit_block_mut(&mut woven.block);
         woven.sig.generics.params.insert(0, parse_quote!('cta));
-        woven.sig.generics.params.push(parse_quote!(R: ::entwine::device::Role));
+        woven.sig.generics.params.push(parse_quote!(R: #role));
         woven.attrs.push(parse_quote!(#[inline(always)]));
     }
     woven

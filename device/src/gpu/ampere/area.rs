@@ -6,13 +6,13 @@ use crate::place::MatrixPlace;
 use crate::ptx::*;
 
 /// Bytes of a piece.
-pub(super) const PIECE: u32 = 16;
+pub(in crate::gpu) const PIECE: u32 = 16;
 /// Pieces of a row of a box.
-pub(super) const PIECES: u32 = ROW / PIECE;
+pub(in crate::gpu) const PIECES: u32 = ROW / PIECE;
 
 /// Rows in memory. Those of a matrix are boxes, too: boxes whose rows lie far apart, and which follow each other closely.
 #[derive(Clone, Copy)]
-pub(super) struct Area {
+pub(in crate::gpu) struct Area {
     /// Address of the first row.
     pub start: u64,
     /// Bytes from a row of a box to the next.
@@ -43,7 +43,7 @@ impl Area {
         }
     }
 
-    /// The boxes of a slot, `rows` tall.
+    /// The boxes of a slot, `rows` tall. All of them are sent: held against how many there are, loops over them did not unroll.
     #[inline(always)]
     pub fn slot(start: u64, rows: usize) -> Self {
         let rows = rows as u32;

@@ -22,8 +22,8 @@ use crate::shape::{Shape, TileShape};
 
 /// A thread of a CTA whose threads do everything together. [`Thread`] says what it holds of a tile.
 pub struct Collective<'c, 'p, C: Config> {
-    cta: &'c Cta<'p, C>,
-    signals: Signals<'c, 'p, C>,
+    pub(in crate::gpu) cta: &'c Cta<'p, C>,
+    pub(in crate::gpu) signals: Signals<'c, 'p, C>,
 }
 
 // Offsets in the header, behind what reports of faults need.
@@ -78,7 +78,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     /// Lets one thread wait for what all need, and all go on when it has; ends them all if the launch is given up. What
     /// they did before is done for all of them then.
     #[inline(always)]
-    fn together(&self, wait: impl FnOnce()) {
+    pub(in crate::gpu) fn together(&self, wait: impl FnOnce()) {
         if leads() {
             wait();
         }
@@ -98,7 +98,11 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
     /// Waits for what an operation reads and until it may write, then for its share of the link if that is limited, and
     /// takes the buffer. The direction of the link that it has a share of.
     #[inline(always)]
-    fn enter<E: Element>(&self, from: [Option<&SlotPlace>; 2], to: Option<&SlotPlace>) -> Option<Way> {
+    pub(in crate::gpu) fn enter<E: Element>(
+        &self,
+        from: [Option<&SlotPlace>; 2],
+        to: Option<&SlotPlace>,
+    ) -> Option<Way> {
         let [one, other] = from;
         let limits_load = |slot: &SlotPlace| self.signals.limits_load(slot);
         let limited = if to.is_some_and(|slot| self.signals.limits_store(slot)) {
@@ -127,7 +131,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Once all threads are done with an operation: gives its share of the link back, and signals what it wrote.
     #[inline(always)]
-    fn leave(&self, limited: Option<Way>, to: Option<&SlotPlace>) {
+    pub(in crate::gpu) fn leave(&self, limited: Option<Way>, to: Option<&SlotPlace>) {
         if limited.is_none() && to.is_none() {
             return;
         }
@@ -144,7 +148,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Where a tile lies that is there.
     #[inline(always)]
-    fn tile<E: Element, S: TileShape>(&self, place: &Place) -> Area {
+    pub(in crate::gpu) fn tile<E: Element, S: TileShape>(&self, place: &Place) -> Area {
         match place {
             Place::Matrix(place) => Area::matrix::<E>(place),
             Place::Slot(slot) => match slot.into {
@@ -156,7 +160,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Where a panel lies that is there.
     #[inline(always)]
-    fn panel<E: Element>(&self, place: &PanelPlace, rows: usize) -> Area {
+    pub(in crate::gpu) fn panel<E: Element>(&self, place: &PanelPlace, rows: usize) -> Area {
         match place {
             PanelPlace::Matrix(place) => Area::matrix::<E>(place),
             PanelPlace::Slot(slot) => {
@@ -167,7 +171,13 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
     /// Calls `store` with each place in memory that a tile is stored to.
     #[inline(always)]
-    fn for_targets<E: Element>(&self, to: &Place, rows: usize, columns: usize, mut store: impl FnMut(&Area)) {
+    pub(in crate::gpu) fn for_targets<E: Element>(
+        &self,
+        to: &Place,
+        rows: usize,
+        columns: usize,
+        mut store: impl FnMut(&Area),
+    ) {
         match to {
             Place::Matrix(place) => store(&Area::matrix::<E>(place)),
             Place::Slot(slot) => {
@@ -205,13 +215,13 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
 
 /// Whether this thread speaks for the CTA.
 #[inline(always)]
-fn leads() -> bool {
+pub(in crate::gpu) fn leads() -> bool {
     Thread::this().index == 0
 }
 
 /// The slot that a tile lies in, if it lies in one.
 #[inline(always)]
-fn slot_of(place: &Place) -> Option<&SlotPlace> {
+pub(in crate::gpu) fn slot_of(place: &Place) -> Option<&SlotPlace> {
     match place {
         Place::Matrix(_) => None,
         Place::Slot(slot) => Some(slot),
@@ -220,7 +230,7 @@ fn slot_of(place: &Place) -> Option<&SlotPlace> {
 
 /// The slot that a panel lies in, if it lies in one.
 #[inline(always)]
-fn slot_of_panel(place: &PanelPlace) -> Option<&SlotPlace> {
+pub(in crate::gpu) fn slot_of_panel(place: &PanelPlace) -> Option<&SlotPlace> {
     match place {
         PanelPlace::Matrix(_) => None,
         PanelPlace::Slot(slot) => Some(slot),

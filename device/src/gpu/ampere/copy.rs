@@ -41,7 +41,7 @@ fn piece(thread: Thread, threads: u32, index: usize) -> Piece {
 /// # Safety
 /// The areas must be there, and all threads of the CTA take part.
 #[inline(always)]
-pub(super) unsafe fn pass<C: Config>(thread: Thread, rows: usize, boxes: Range<u32>, from: &Area, to: &Area) {
+pub(in crate::gpu) unsafe fn pass<C: Config>(thread: Thread, rows: usize, boxes: Range<u32>, from: &Area, to: &Area) {
     let count = share(rows, threads(C::ROWS));
     for index in boxes {
         for first in (0..count).step_by(BATCH) {

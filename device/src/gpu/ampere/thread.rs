@@ -7,7 +7,7 @@ use crate::ptx::thread_idx_x_anew;
 /// A warp holds a quarter of the columns of 64 rows. Of each 16 × 8 of them (the *blocks*, row by row) a thread holds, in
 /// rows `r` and `r + 8` (`r = lane / 4`), the columns `2·(lane % 4)` and the next: its pairs of one block follow each other.
 #[derive(Clone, Copy)]
-pub(super) struct Thread {
+pub(in crate::gpu) struct Thread {
     pub index: u32,
     pub lane: u32,
     /// The warp's 64 rows.

@@ -45,7 +45,7 @@ impl GpuKernel {
                 continue;
             }
             thread::sleep(NAP);
-            if self.spec().channels.is_empty() || looked.elapsed() < start_limit {
+            if !self.spec().communicates() || looked.elapsed() < start_limit {
                 continue;
             }
             let now = begun(self.devices(), regions)?;

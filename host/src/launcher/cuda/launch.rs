@@ -213,7 +213,7 @@ impl GpuKernel {
             devices: self.devices.clone(),
             ends: self.devices.iter().map(end).collect::<Result<_, _>>()?,
             before: last.clone(),
-            regions: if self.spec.channels.is_empty() { Vec::new() } else { waits.regions },
+            regions: if self.spec.communicates() { waits.regions } else { Vec::new() },
             deadline: waits.deadline,
             start_limit: self.start_limit,
             _graph: graph,

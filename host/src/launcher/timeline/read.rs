@@ -139,6 +139,7 @@ mod tests {
             slots: &[Extent::Dim(0), Extent::Dim(1)],
             item,
             pieces: Extent::Literal(1),
+            height: Extent::Literal(u32::MAX),
             ..SPEC.channels[0]
         };
         let spec = KernelSpec { channels: vec![channel].leak(), ..SPEC };

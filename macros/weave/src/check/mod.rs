@@ -1,6 +1,6 @@
 //! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow` and,
-//! where they lie in matrices, in `into`, those of gates and of routings in files of their own, and those of the tile
-//! functions' bodies in `body`.
+//! where they lie in matrices, in `into`, those of gates and of routings in files of their own, those of the tile
+//! functions' bodies in `body`, and those of kernels whose threads have one role in `together`.
 
 mod beside;
 mod body;
@@ -8,6 +8,7 @@ mod flow;
 mod gate;
 mod into;
 mod routing;
+mod together;
 
 use syn::ExprArray;
 
@@ -37,6 +38,7 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
         }
     }
     no_matrix_is_read_and_written(kernel, errors);
+    together::check(kernel, errors);
 }
 
 /// Every dimension stands alone in some matrix's shape, or is shared out there, and so gets its size.

@@ -123,6 +123,7 @@ pub fn argument(argument: &Argument) -> TokenStream {
             let parts = match &matrix.groups {
                 Some(groups) => format!(", its rows in `{groups}` groups"),
                 None if matrix.sharded => ", its rows in `world` parts".into(),
+                None if matrix.symmetric => ", within every rank's reach".into(),
                 None if matrix.lent => ", by other ranks too".into(),
                 None => String::new(),
             };

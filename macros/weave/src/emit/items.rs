@@ -24,7 +24,7 @@ pub fn split(kernel: &Kernel) -> Items {
     let mut varying_names: HashSet<String> = ["BM", "BN", "T"].map(String::from).into();
     varying_names.extend(kernel.channels.iter().map(|channel| channel.name.to_string()));
     let items = kernel.items.iter().map(|item| match item {
-        Item::Fn(function) => Item::Fn(roles::helper(function)),
+        Item::Fn(function) => Item::Fn(roles::helper(kernel, function)),
         other => other.clone(),
     });
     let mut items = Items { shared: items.collect(), varying: Vec::new() };

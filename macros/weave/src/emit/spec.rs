@@ -5,7 +5,9 @@ use quote::quote;
 
 use super::{Variant, literal, walk};
 use crate::extent::Extent;
-use crate::model::{Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Route, Stage};
+use crate::model::{
+    Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Matrix, Route, Stage,
+};
 use crate::{Build, DeviceCode, products};
 
 /// The item `SPEC`, for hosts alone.
@@ -17,7 +19,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     let stages = kernel.stages.iter().map(|stage| self::stage(kernel, stage));
     let channels = kernel.channels.iter().map(|channel| self::channel(kernel, channel));
     let arguments = kernel.arguments.iter().map(|argument| self::argument(argument, &kernel.dims));
-    let variants = variants.iter().map(|variant| self::variant(variant, walk::moves(kernel)));
+    let variants = variants.iter().map(|variant| self::variant(kernel, variant));
     quote! {
         #[doc = #documentation]
         #[cfg(not(target_arch = "nvptx64"))]
@@ -116,6 +118,7 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
         Some(pieces) => pieces.in_spec(dims),
         None => Extent::Literal(1).in_spec(dims),
     };
+    let height = channel.height.as_ref().unwrap_or(&Extent::Literal(u32::MAX)).in_spec(dims);
     let acknowledged = channel.unacknowledged.is_none() && !channel.holds.is_local();
     quote! {
         ChannelSpec {
@@ -126,6 +129,7 @@ fn channel(kernel: &Kernel, channel: &Channel) -> TokenStream {
             carriage: #carriage,
             into: #into,
             pieces: #pieces,
+            height: #height,
             acknowledged: #acknowledged,
         }
     }
@@ -135,8 +139,9 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
     let name = argument.name.to_string();
     let kind = match &argument.kind {
         ArgumentKind::Matrix(matrix) => {
-            let (element, sharded, mutable) = (element(matrix.element), matrix.sharded, matrix.mutable);
-            let (rows, columns, lent) = (matrix.rows.in_spec(dims), matrix.columns.in_spec(dims), matrix.lent);
+            let Matrix { sharded, symmetric, lent, mutable, .. } = matrix;
+            let element = element(matrix.element);
+            let (rows, columns) = (matrix.rows.in_spec(dims), matrix.columns.in_spec(dims));
             let groups = match &matrix.groups {
                 Some(groups) => {
                     let groups = groups.in_spec(dims);
@@ -150,6 +155,7 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
                     rows: #rows,
                     columns: #columns,
                     sharded: #sharded,
+                    symmetric: #symmetric,
                     groups: #groups,
                     lent: #lent,
                     mutable: #mutable,
@@ -166,36 +172,55 @@ fn argument(argument: &Argument, dims: &[Ident]) -> TokenStream {
     }
 }
 
-fn variant(variant: &Variant, moves: bool) -> TokenStream {
+fn variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
     let Variant { tile: (rows, columns), module, .. } = variant;
     let (rows, columns) = (literal(*rows), literal(*columns));
     let entry = variant.entry.to_string();
     let element = element_variant(variant.element);
+    let [sm_90a, sm_80] = ctas(kernel, module);
     quote! {
         VariantSpec {
             entry: #entry,
             element: #element,
             tile: (#rows, #columns),
-            sm_90a: CtaSpec {
-                threads: layout::threads(#module::BM),
-                shared_bytes: layout::shared_bytes(
-                    #module::BM,
-                    #module::BN,
-                    <#module::T as Element>::SIZE,
-                    #moves,
-                ),
-            },
-            sm_80: CtaSpec {
-                threads: layout::ampere::threads(#module::BM),
-                shared_bytes: layout::ampere::shared_bytes(
-                    #module::BM,
-                    #module::BN,
-                    <#module::T as Element>::SIZE,
-                ),
-            },
+            sm_90a: #sm_90a,
+            sm_80: #sm_80,
             simulate: #module::simulate,
         }
     }
+}
+
+/// What a variant's CTAs take, in code for Hopper and for every GPU from Ampere on.
+fn ctas(kernel: &Kernel, module: &Ident) -> [TokenStream; 2] {
+    if kernel.together {
+        let cta = quote! {
+            CtaSpec { threads: layout::streaming::threads(#module::BM), shared_bytes: layout::streaming::SHARED }
+        };
+        return [cta.clone(), cta];
+    }
+    let moves = walk::moves(kernel);
+    let sm_90a = quote! {
+        CtaSpec {
+            threads: layout::threads(#module::BM),
+            shared_bytes: layout::shared_bytes(
+                #module::BM,
+                #module::BN,
+                <#module::T as Element>::SIZE,
+                #moves,
+            ),
+        }
+    };
+    let sm_80 = quote! {
+        CtaSpec {
+            threads: layout::ampere::threads(#module::BM),
+            shared_bytes: layout::ampere::shared_bytes(
+                #module::BM,
+                #module::BN,
+                <#module::T as Element>::SIZE,
+            ),
+        }
+    };
+    [sm_90a, sm_80]
 }
 
 fn extents(extents: &[Extent], dims: &[Ident]) -> TokenStream {
@@ -219,6 +244,9 @@ fn element_variant(element: ElementType) -> TokenStream {
         ElementType::F16 => quote!(F16),
         ElementType::F32 => quote!(F32),
         ElementType::U32 => quote!(U32),
+        ElementType::I32 => quote!(I32),
+        ElementType::U64 => quote!(U64),
+        ElementType::I64 => quote!(I64),
     };
     quote!(ElementType::#element)
 }

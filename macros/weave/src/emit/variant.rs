@@ -1,6 +1,6 @@
 //! The woven code of one variant: its channels, its tile functions and the entries into it.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Item, Type};
 
@@ -19,14 +19,8 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
     let functions = kernel.stages.iter().map(|stage| roles::tile_function(kernel, stage));
     let weave = walk::weave(kernel);
     let params = params(kernel);
-    let symbol = entry.to_string();
     let not_for_all = (!variant.tile.1.is_multiple_of(WIDTH_FOR_ALL)).then(|| quote!(, not(entwine_sm_80)));
-    let moves = walk::moves(kernel).then(|| quote!(weave_moves));
-    let goes_by_routing = kernel.channels.iter().any(|channel| matches!(channel.holds, Holds::Routing { .. }));
-    let routes = goes_by_routing.then(|| quote!(routes = true,));
-    let moves_rows = walk::moves_rows(kernel).then(|| quote!(moves_rows = true,));
-    let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
-    let polls = walk::polls(kernel).then_some(&unmoved);
+    let device = entry_of(kernel, entry);
     quote! {
         #[doc(hidden)]
         #[allow(dead_code, unexpected_cfgs, unused_imports)]
@@ -38,10 +32,7 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
             #weave
 
             #[cfg(all(target_arch = "nvptx64", entwine_entries #not_for_all))]
-            ::entwine::device::gpu::entry!(
-                #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
-                polls = [#polls], #routes #moves_rows tile = (BM, BN), element = T
-            );
+            #device
 
             #[cfg(not(target_arch = "nvptx64"))]
             pub unsafe fn simulate(params: *const ::entwine::device::abi::Head, cta: u32) {
@@ -49,6 +40,31 @@ pub fn module(kernel: &Kernel, variant: &Variant, varying: &[Item]) -> TokenStre
                 unsafe { ::entwine::device::cpu::run::<Params>(params, cta, weave) }
             }
         }
+    }
+}
+
+/// The entry for GPUs.
+fn entry_of(kernel: &Kernel, entry: &Ident) -> TokenStream {
+    let symbol = entry.to_string();
+    if kernel.together {
+        let lends = kernel.lends();
+        return quote! {
+            ::entwine::device::gpu::streaming_entry!(
+                #entry, name = #symbol, params = Params, weave = weave, tile = (BM, BN), element = T, lends = #lends
+            );
+        };
+    }
+    let moves = walk::moves(kernel).then(|| quote!(weave_moves));
+    let goes_by_routing = kernel.channels.iter().any(|channel| matches!(channel.holds, Holds::Routing { .. }));
+    let routes = goes_by_routing.then(|| quote!(routes = true,));
+    let moves_rows = walk::moves_rows(kernel).then(|| quote!(moves_rows = true,));
+    let unmoved = if walk::moves(kernel) { quote!(weave_unmoved) } else { quote!(weave) };
+    let polls = walk::polls(kernel).then_some(&unmoved);
+    quote! {
+        ::entwine::device::gpu::entry!(
+            #entry, name = #symbol, params = Params, weave = weave, unmoved = #unmoved, moves = [#moves],
+            polls = [#polls], #routes #moves_rows tile = (BM, BN), element = T
+        );
     }
 }
 
@@ -144,5 +160,8 @@ pub fn element_type(element: ElementType) -> TokenStream {
         ElementType::F16 => quote!(::entwine::device::f16),
         ElementType::F32 => quote!(f32),
         ElementType::U32 => quote!(u32),
+        ElementType::I32 => quote!(i32),
+        ElementType::U64 => quote!(u64),
+        ElementType::I64 => quote!(i64),
     }
 }

@@ -8,6 +8,7 @@ use crate::extent::Extent;
 use crate::model::{
     ArgumentKind, Binding, Holds, Kernel, Order, OrderKind, Parameter, Port, Receive, RoutingSize, Stage,
 };
+use crate::roles;
 
 /// The function `weave`, which visits the tiles of all stages, in order. Where movers carry some of them beside the other
 /// roles, these visit the rest in `weave_unmoved`, and the movers theirs in `weave_moves`.
@@ -72,14 +73,16 @@ fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> boo
         })
     };
     // Those who read what others lend: all, or the movers alone.
-    let lends = kernel.matrices().any(|(_, matrix)| matrix.lent) && stages().any(|(_, stage)| stage.moved);
+    let lends =
+        kernel.lends() || kernel.matrices().any(|(_, matrix)| matrix.lent) && stages().any(|(_, stage)| stage.moved);
     let reclaim = lends.then(|| quote!(role.reclaim();));
     let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
     let dims =
         kernel.dims.iter().map(|dim| if grids().any(|extent| extent.mentions(dim)) { quote!(#dim) } else { quote!(_) });
+    let role = roles::role(kernel);
     quote! {
         #[inline(always)]
-        pub fn #name<R: ::entwine::device::Role>(role: &R, params: &Params) {
+        pub fn #name<R: #role>(role: &R, params: &Params) {
             let ::entwine::device::abi::Head { #world ctas, dims: [#(#dims,)* ..], .. } = *role.head();
             #(#walks)*
             #reclaim
@@ -197,6 +200,11 @@ fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
             let reference = if *mutable { quote!(&mut) } else { quote!(&) };
             let kind = match &kernel.arguments[*argument].kind {
                 ArgumentKind::Matrix(matrix) if matrix.sharded => quote!(Sharded),
+                ArgumentKind::Matrix(matrix) if matrix.symmetric => {
+                    return quote!(
+                        #reference ::entwine::device::Symmetric::woven(role, &params.matrices[#index], #index)
+                    );
+                }
                 ArgumentKind::Matrix(matrix) if matrix.groups.is_some() => quote!(Grouped),
                 _ => quote!(Matrix),
             };

@@ -10,11 +10,12 @@ use crate::extent::Extent;
 use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route, RoutingSize};
 use crate::setting::{Settings, name};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "slots",
     "route",
     "by",
     "columns",
+    "height",
     "pieces",
     "senders",
     "acknowledge",
@@ -86,12 +87,16 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         errors.at(written, "what lies in its receiver's matrix is pushed there: leave `by` out");
     }
     let pieces = settings.take("pieces").map(|written| pieces(&written, &item.fields, errors));
+    let height = settings.take("height").and_then(|written| Some((errors.keep(Extent::parse(&written))?, written)));
 
     let Some(field) = only_field(&item.fields) else {
         errors.at(&item.fields, HOLDS);
         return None;
     };
     let holds = holds(&field.ty, columns, &settings, errors)?;
+    if let (Some((_, written)), false) = (&height, matches!(holds, Holds::Tile { .. })) {
+        errors.at(written, "`height` is for channels of tiles: of a panel all rows are sent");
+    }
     // A tile is read once, so its receiver may fetch it itself; a panel is read by every tile of its rows.
     let read_once = matches!(holds, Holds::Tile { .. });
     let only_push = (!by_rank || !read_once || into.is_some()).then_some(Carriage::Push);
@@ -105,6 +110,7 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         carriage: carriage.map(|(carriage, _)| carriage).or(only_push),
         into,
         pieces,
+        height: height.map(|(height, _)| height),
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
     })
@@ -160,6 +166,7 @@ fn local(item: ItemStruct, holds: Holds, slots: Vec<Extent>, route: Route, sende
         carriage: Some(Carriage::Push),
         into: None,
         pieces: None,
+        height: None,
         senders,
         unacknowledged: None,
     }
@@ -242,18 +249,31 @@ pub fn generic_type(ty: &Type) -> Option<(String, Vec<&GenericArgument>)> {
 
 /// An element type among generic arguments.
 pub fn element(argument: &GenericArgument, errors: &Errors) -> Option<Element> {
+    one_among(argument, ElementType::ALL, errors)
+}
+
+/// An element type, or a whole number, among generic arguments.
+pub fn word(argument: &GenericArgument, errors: &Errors) -> Option<Element> {
+    one_among(argument, ElementType::ALL.into_iter().chain(ElementType::WHOLE), errors)
+}
+
+fn one_among(
+    argument: &GenericArgument,
+    known: impl IntoIterator<Item = ElementType> + Clone,
+    errors: &Errors,
+) -> Option<Element> {
     let found = match argument {
         GenericArgument::Type(Type::Path(path)) => path.path.segments.last().and_then(|last| {
             if last.ident == "T" {
                 Some(Element::Variant)
             } else {
-                ElementType::from_name(&last.ident).map(Element::Fixed)
+                known.clone().into_iter().find(|known| last.ident == known.name()).map(Element::Fixed)
             }
         }),
         _ => None,
     };
     if found.is_none() {
-        let all = ["T"].into_iter().chain(ElementType::ALL.map(ElementType::name));
+        let all = ["T"].into_iter().chain(known.into_iter().map(ElementType::name));
         errors.at(argument, format!("an element is {}", one_of(all)));
     }
     found

@@ -18,7 +18,8 @@ const RESERVED: [&str; 12] =
 
 /// Parses `#[kernel(arguments)]` on `module`. What can't be parsed is left out of the model, after an error.
 pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kernel {
-    let mut settings = Settings::parse("kernel", &["tiles", "elements"], arguments, module.ident.span(), errors);
+    let mut settings =
+        Settings::parse("kernel", &["tiles", "elements", "roles"], arguments, module.ident.span(), errors);
     let (attributes, inner_attributes) =
         module.attrs.into_iter().partition(|attribute| matches!(attribute.style, AttrStyle::Outer));
     let mut kernel = Kernel {
@@ -27,6 +28,9 @@ pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kerne
         visibility: module.vis,
         name: module.ident,
         tiles: tiles(&mut settings, errors),
+        together: settings
+            .take_choice("roles", &[("split", false), ("one", true)], errors)
+            .is_some_and(|(together, _)| together),
         elements: elements(&mut settings, errors),
         dims: Vec::new(),
         channels: Vec::new(),

@@ -2,18 +2,19 @@
 
 use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, GenericArgument, Meta, Pat, PatType, Token, Type, TypeReference};
+use syn::{Attribute, Expr, Meta, Pat, PatType, Token, Type, TypeReference};
 
-use super::channel::{element, generic_type};
+use super::channel::{element, generic_type, word};
 use super::take;
 use crate::errors::{Errors, all_of};
 use crate::extent::Extent;
-use crate::model::{Argument, ArgumentKind, Binding, Channel, Element, ElementType, Matrix, Parameter, Port, Receive};
+use crate::model::{Argument, ArgumentKind, Binding, Channel, Matrix, Parameter, Port, Receive};
 use crate::setting::Settings;
 
 const SCALARS: [&str; 7] = ["u32", "i32", "u64", "i64", "f32", "f64", "bool"];
 const KINDS: &str = "a tile function takes `&Matrix<E>`, `&mut Matrix<E>`, `&Sharded<E>`, `&mut Sharded<E>`, \
-                     `&Grouped<E>`, the channels of its module, and `u32`, `i32`, `u64`, `i64`, `f32`, `f64` or `bool`";
+                     `&Grouped<E>`, `&mut Symmetric<E>`, the channels of its module, and `u32`, `i32`, `u64`, `i64`, \
+                     `f32`, `f64` or `bool`";
 
 /// The parameters of one stage, as they are parsed.
 pub struct Parameters<'a> {
@@ -83,20 +84,15 @@ impl<'a> Parameters<'a> {
     fn matrix(&mut self, name: &Ident, reference: &TypeReference, markers: Markers) -> Option<Binding> {
         self.refuse_directions(&markers, "a matrix");
         let (kind, element) = match generic_type(&reference.elem) {
-            Some((kind, arguments))
-                if arguments.len() == 1 && ["Matrix", "Sharded", "Grouped"].contains(&kind.as_str()) =>
-            {
-                let numbers =
-                    matches!(arguments[0], GenericArgument::Type(Type::Path(path)) if path.path.is_ident("u32"));
-                let element = match numbers && kind == "Matrix" {
-                    true => Element::Fixed(ElementType::U32),
-                    false => element(arguments[0], self.errors)?,
-                };
-                (kind, element)
+            Some((kind, arguments)) if arguments.len() == 1 && ["Matrix", "Symmetric"].contains(&kind.as_str()) => {
+                (kind, word(arguments[0], self.errors)?)
+            }
+            Some((kind, arguments)) if arguments.len() == 1 && ["Sharded", "Grouped"].contains(&kind.as_str()) => {
+                (kind, element(arguments[0], self.errors)?)
             }
             _ => return self.refuse(&Type::Reference(reference.clone())),
         };
-        let (sharded, grouped) = (kind == "Sharded", kind == "Grouped");
+        let (sharded, grouped, symmetric) = (kind == "Sharded", kind == "Grouped", kind == "Symmetric");
         if let (true, Some(token)) = (grouped, &reference.mutability) {
             self.errors.at(token, "a `Grouped` matrix is only read");
         }
@@ -107,6 +103,9 @@ impl<'a> Parameters<'a> {
             self.errors.at(lifetime, "a tile function names no lifetimes");
         }
         let mutable = reference.mutability.is_some();
+        if symmetric && !mutable {
+            self.errors.at(reference, "any rank may write a symmetric matrix: `&mut Symmetric<E>`");
+        }
         let shape = match &markers.shape {
             Some(attribute) => Some(self.shape(attribute, grouped)?),
             None => None,
@@ -118,13 +117,15 @@ impl<'a> Parameters<'a> {
                 self.errors.at(name, format!("say the shape of `{name}`: `#[shape({example})]`"));
                 return None;
             };
-            let kind = ArgumentKind::Matrix(Matrix { element, sharded, groups, lent, rows, columns, mutable });
+            let kind =
+                ArgumentKind::Matrix(Matrix { element, sharded, symmetric, groups, lent, rows, columns, mutable });
             let argument = self.add(name, kind, markers.documentation);
             return Some(Binding::Matrix { argument, mutable });
         };
         match &mut self.arguments[argument].kind {
             ArgumentKind::Matrix(matrix)
-                if matrix.element == element && matrix.sharded == sharded && matrix.groups.is_some() == grouped =>
+                if (matrix.element, matrix.sharded, matrix.symmetric) == (element, sharded, symmetric)
+                    && matrix.groups.is_some() == grouped =>
             {
                 matrix.mutable |= mutable;
                 matrix.lent |= lent;
@@ -267,6 +268,7 @@ impl ArgumentKind {
         match self {
             ArgumentKind::Matrix(matrix) if matrix.groups.is_some() => format!("`Grouped<{}>`", matrix.element),
             ArgumentKind::Matrix(matrix) if matrix.sharded => format!("`Sharded<{}>`", matrix.element),
+            ArgumentKind::Matrix(matrix) if matrix.symmetric => format!("`Symmetric<{}>`", matrix.element),
             ArgumentKind::Matrix(matrix) => format!("`Matrix<{}>`", matrix.element),
             ArgumentKind::Scalar(scalar) => format!("`{scalar}`"),
         }

@@ -1,0 +1,242 @@
+//! Words: what symmetric memory holds that is loaded, stored and changed one at a time, and waited for.
+
+use half::{bf16, f16};
+
+use crate::element::Element;
+#[cfg(target_arch = "nvptx64")]
+use crate::ordering::{Ordering, Scope};
+#[cfg(target_arch = "nvptx64")]
+use crate::ptx;
+
+/// What can be done to a word at once, giving what it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The sum with an operand; whole numbers wrap.
+    Add,
+    /// The smaller of it and an operand.
+    Min,
+    /// The larger of it and an operand.
+    Max,
+    /// The bits that are set in it and in an operand.
+    And,
+    /// The bits that are set in it or in an operand.
+    Or,
+    /// The bits that are set in one of it and an operand.
+    Xor,
+    /// An operand in its place.
+    Exchange,
+}
+
+/// A relation of what a word holds to what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Comparison {
+    /// They are the same.
+    Equal = 0,
+    /// They differ.
+    NotEqual = 1,
+    /// The word's is smaller.
+    Less = 2,
+    /// The word's is not larger.
+    AtMost = 3,
+    /// The word's is larger.
+    Greater = 4,
+    /// The word's is not smaller.
+    AtLeast = 5,
+}
+
+impl Comparison {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::AtMost,
+        Comparison::Greater,
+        Comparison::AtLeast,
+    ];
+
+    /// Whether it holds between what a word holds and what is waited for.
+    #[inline(always)]
+    pub fn holds<W: PartialOrd>(self, seen: W, wanted: W) -> bool {
+        match self {
+            Comparison::Equal => seen == wanted,
+            Comparison::NotEqual => seen != wanted,
+            Comparison::Less => seen < wanted,
+            Comparison::AtMost => seen <= wanted,
+            Comparison::Greater => seen > wanted,
+            Comparison::AtLeast => seen >= wanted,
+        }
+    }
+}
+
+/// A word: `u32`, `i32`, `u64`, `i64`, `f32`, `f16` or `bf16`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of a word",
+    note = "words are `u32`, `i32`, `u64`, `i64`, `f32`, `f16` and `bf16`"
+)]
+pub trait Word: Copy + PartialOrd + core::marker::Send + Sync + 'static {
+    /// Bytes.
+    const SIZE: u32 = size_of::<Self>() as u32;
+
+    /// Its bits, in the low ones.
+    fn to_bits(self) -> u64;
+
+    /// The word of these bits.
+    fn from_bits(bits: u64) -> Self;
+
+    /// What a change makes of a word.
+    #[doc(hidden)]
+    fn changed(self, change: Change, operand: Self) -> Self;
+
+    /// # Safety
+    /// `address` must be that of such a word, aligned, in global memory.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn load<O: Ordering, S: Scope>(address: u64) -> Self;
+
+    /// # Safety
+    /// As [`load`](Word::load).
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn store<O: Ordering, S: Scope>(address: u64, value: Self);
+
+    /// # Safety
+    /// As [`load`](Word::load).
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn change<O: Ordering, S: Scope>(address: u64, change: Change, operand: Self) -> Self;
+
+    /// # Safety
+    /// As [`load`](Word::load).
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    unsafe fn compare_exchange<O: Ordering, S: Scope>(address: u64, expected: Self, new: Self) -> Self;
+}
+
+/// A word that sums can be formed in.
+#[diagnostic::on_unimplemented(message = "`{Self}` can't be added to a word in memory")]
+pub trait Summand: Word {
+    /// The number that adds up with this one to nothing.
+    fn negated(self) -> Self;
+}
+
+/// A word that is a whole number.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no whole number",
+    note = "`u32`, `i32`, `u64` and `i64` have a smallest, a largest and bits"
+)]
+pub trait Integer: Summand {}
+
+/// The same on GPUs for all that is held in a register of this kind.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! accesses {
+    ($bits:ty: $load:ident, $store:ident, $compare:ident, |$address:ident, $change:ident, $operand:ident| $changed:expr) => {
+        #[inline(always)]
+        unsafe fn load<O: Ordering, S: Scope>(address: u64) -> Self {
+            <Self as Word>::from_bits(unsafe { ptx::$load::<O, S>(address) } as u64)
+        }
+        #[inline(always)]
+        unsafe fn store<O: Ordering, S: Scope>(address: u64, value: Self) {
+            unsafe { ptx::$store::<O, S>(address, Word::to_bits(value) as $bits) }
+        }
+        #[inline(always)]
+        unsafe fn change<O: Ordering, S: Scope>($address: u64, $change: Change, operand: Self) -> Self {
+            let $operand = Word::to_bits(operand) as $bits;
+            <Self as Word>::from_bits(unsafe { $changed } as u64)
+        }
+        #[inline(always)]
+        unsafe fn compare_exchange<O: Ordering, S: Scope>(address: u64, expected: Self, new: Self) -> Self {
+            let (expected, new) = (Word::to_bits(expected) as $bits, Word::to_bits(new) as $bits);
+            <Self as Word>::from_bits(unsafe { ptx::$compare::<O, S>(address, expected, new) } as u64)
+        }
+    };
+}
+
+macro_rules! whole {
+    ($($word:ty as $bits:ty: $load:ident, $store:ident, $add:ident, $min:ident, $max:ident, $and:ident, $or:ident, $xor:ident, $exchange:ident, $compare:ident;)+) => {
+        $(impl Word for $word {
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                self as $bits as u64
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $bits as $word
+            }
+            fn changed(self, change: Change, operand: Self) -> Self {
+                match change {
+                    Change::Add => self.wrapping_add(operand),
+                    Change::Min => self.min(operand),
+                    Change::Max => self.max(operand),
+                    Change::And => self & operand,
+                    Change::Or => self | operand,
+                    Change::Xor => self ^ operand,
+                    Change::Exchange => operand,
+                }
+            }
+            #[cfg(target_arch = "nvptx64")]
+            accesses!($bits: $load, $store, $compare, |address, change, operand| match change {
+                Change::Add => ptx::$add::<O, S>(address, operand),
+                Change::Min => ptx::$min::<O, S>(address, operand),
+                Change::Max => ptx::$max::<O, S>(address, operand),
+                Change::And => ptx::$and::<O, S>(address, operand),
+                Change::Or => ptx::$or::<O, S>(address, operand),
+                Change::Xor => ptx::$xor::<O, S>(address, operand),
+                Change::Exchange => ptx::$exchange::<O, S>(address, operand),
+            });
+        }
+        impl Summand for $word {
+            #[inline(always)]
+            fn negated(self) -> Self {
+                self.wrapping_neg()
+            }
+        }
+        impl Integer for $word {})+
+    };
+}
+whole! {
+    u32 as u32: load_b32, store_b32, add_u32, min_u32, max_u32, and_b32, or_b32, xor_b32, exchange_b32, compare_b32;
+    i32 as u32: load_b32, store_b32, add_u32, min_s32, max_s32, and_b32, or_b32, xor_b32, exchange_b32, compare_b32;
+    u64 as u64: load_b64, store_b64, add_u64, min_u64, max_u64, and_b64, or_b64, xor_b64, exchange_b64, compare_b64;
+    i64 as u64: load_b64, store_b64, add_u64, min_s64, max_s64, and_b64, or_b64, xor_b64, exchange_b64, compare_b64;
+}
+
+macro_rules! floats {
+    ($($word:ty as $bits:ty: $load:ident, $store:ident, $add:ident, $exchange:ident, $compare:ident;)+) => {
+        $(impl Word for $word {
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                <$word>::to_bits(self) as u64
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                <$word>::from_bits(bits as $bits)
+            }
+            fn changed(self, change: Change, operand: Self) -> Self {
+                match change {
+                    Change::Add => Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
+                    Change::Exchange => operand,
+                    _ => unreachable!("only whole numbers are compared and have bits"),
+                }
+            }
+            #[cfg(target_arch = "nvptx64")]
+            accesses!($bits: $load, $store, $compare, |address, change, operand| match change {
+                Change::Add => ptx::$add::<O, S>(address, operand),
+                Change::Exchange => ptx::$exchange::<O, S>(address, operand),
+                _ => unreachable!(),
+            });
+        }
+        impl Summand for $word {
+            #[inline(always)]
+            fn negated(self) -> Self {
+                <Self as Word>::from_bits(Word::to_bits(self) ^ 1 << (8 * <Self as Word>::SIZE - 1))
+            }
+        })+
+    };
+}
+floats! {
+    f32 as u32: load_b32, store_b32, add_f32, exchange_b32, compare_b32;
+    f16 as u16: load_b16, store_b16, add_f16, exchange_b16, compare_b16;
+    bf16 as u16: load_b16, store_b16, add_bf16, exchange_b16, compare_b16;
+}
