@@ -3,7 +3,7 @@
 use entwine::spec::Target;
 use entwine_build::ptx::{Function, Module};
 
-/// CTA barriers of an entry for Hopper: one, once its shared memory is set up; after that its roles meet at mbarriers. More
+/// CTA barriers of an entry for Hopper whose threads have roles: one, once its shared memory is set up; after that its roles meet at mbarriers. More
 /// of them mean that the compiler copied it into both arms of a branch.
 pub const CTA_BARRIERS: usize = 1;
 
@@ -22,6 +22,16 @@ const OF_HOPPER: [&str; 8] = [
 /// What is wrong with the entries of a module that was compiled for a target; empty if nothing is.
 pub fn violations(module: &Module, target: Target) -> Vec<String> {
     module.entries().flat_map(|entry| entry_violations(&entry, target)).collect()
+}
+
+/// Whether the threads of an entry for Hopper have roles of their own, which meet at mbarriers.
+pub fn has_roles(entry: &Function<'_>) -> bool {
+    instructions(entry.text).any(|instruction| instruction.starts_with("mbarrier."))
+}
+
+/// The instructions of an entry that begin like this.
+pub fn instructions_like<'t>(entry: &Function<'t>, prefix: &str) -> Vec<&'t str> {
+    instructions(entry.text).filter(|instruction| instruction.starts_with(prefix)).collect()
 }
 
 /// The matrix instructions of an entry.
@@ -46,20 +56,23 @@ fn entry_violations(entry: &Function<'_>, target: Target) -> Vec<String> {
 
     let has = |prefix: &str| all.iter().any(|instruction| instruction.starts_with(prefix));
     match target {
-        Target::Sm90a => {
+        Target::Sm90a if has_roles(entry) => {
             let barriers = cta_barriers(entry);
             require(barriers == CTA_BARRIERS, format!("{barriers} CTA barriers, expected {CTA_BARRIERS}"));
         }
+        Target::Sm90a => {}
         Target::Sm80 => {
             for prefix in OF_HOPPER {
                 require(!has(prefix), format!("`{prefix}` needs a GPU of the Hopper generation"));
             }
-            let divergent = entry.text.lines().any(|line| line.contains('@') && line.contains("bar.sync"));
-            require(!divergent, "a CTA barrier that some threads may pass by".to_owned());
-            if has("st.relaxed.sys.") {
-                require(has("fence.acq_rel.sys"), "slots are signalled without a release".to_owned());
-                require(has("ld.acquire.sys."), "slots are read without an acquire".to_owned());
-            }
+        }
+    }
+    if target == Target::Sm80 || !has_roles(entry) {
+        let divergent = entry.text.lines().any(|line| line.contains('@') && line.contains("bar.sync"));
+        require(!divergent, "a CTA barrier that some threads may pass by".to_owned());
+        if has("st.relaxed.sys.") {
+            require(has("fence.acq_rel.sys"), "slots are signalled without a release".to_owned());
+            require(has("ld.acquire.sys."), "slots are read without an acquire".to_owned());
         }
     }
     require(entry.text.contains("\n.maxntid "), "no `.maxntid`".to_owned());

@@ -7,20 +7,30 @@ use std::path::Path;
 use entwine::spec::{KernelSpec, Target};
 use entwine_build::assembler;
 use entwine_build::ptx::Module;
+use entwine_kernels::probes::{put_to_next, read_once, to_and_fro};
 use entwine_kernels::{
-    all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, moe_dispatch_gemm, moe_gemm_combine, moe_layer,
+    all_gather_gemm, embedding_all_to_all, gemm, gemm_all_reduce, gemm_all_to_all, gemm_reduce_scatter,
+    gemv_all_reduce, moe_dispatch_gemm, moe_gemm_combine, moe_layer,
 };
-use entwine_tests::ptx::{cta_barriers, matrix_instructions, violations};
+use entwine_tests::kernels::{words_bf16, words_f16, words_f32, words_i32, words_i64, words_u32, words_u64};
+use entwine_tests::ptx::{cta_barriers, has_roles, instructions_like, matrix_instructions, violations};
 
-const KERNELS: [&KernelSpec; 7] = [
+/// Those that multiply.
+const KERNELS: [&KernelSpec; 9] = [
     &gemm::SPEC,
     &gemm_reduce_scatter::SPEC,
     &gemm_all_reduce::SPEC,
     &all_gather_gemm::SPEC,
+    &gemm_all_to_all::SPEC,
+    &gemv_all_reduce::SPEC,
     &moe_dispatch_gemm::SPEC,
     &moe_gemm_combine::SPEC,
     &moe_layer::SPEC,
 ];
+
+/// Those whose threads have one role.
+const STREAMING: [&KernelSpec; 4] =
+    [&embedding_all_to_all::SPEC, &put_to_next::SPEC, &to_and_fro::SPEC, &read_once::SPEC];
 
 const SOUND: &str = "
 .visible .entry sound(
@@ -172,7 +182,7 @@ fn skip(reason: &str) {
 
 #[test]
 fn every_variant_of_a_kernel_has_a_sound_entry() {
-    let variants: Vec<_> = KERNELS.iter().flat_map(|kernel| kernel.variants).collect();
+    let variants: Vec<_> = KERNELS.iter().chain(&STREAMING).flat_map(|kernel| kernel.variants).collect();
     for (target, module) in [false, true].into_iter().flat_map(kernels) {
         let with_code: Vec<_> = variants.iter().filter(|variant| target.has_tile(variant.tile)).collect();
         for variant in &with_code {
@@ -184,14 +194,64 @@ fn every_variant_of_a_kernel_has_a_sound_entry() {
     }
 }
 
-/// Entries of a log are the only things that code for Hopper stores four words at a time.
+/// Entries of a log are the only things that code for Hopper whose threads have roles stores four words at a time.
 #[test]
 fn what_is_not_recorded_leaves_no_trace() {
     let hopper = |timeline| kernels(timeline).into_iter().find(|(target, _)| *target == Target::Sm90a);
     let (Some((_, plain)), Some((_, recording))) = (hopper(false), hopper(true)) else { return };
-    let logs = |module: &Module| module.entries().map(|entry| entry.text.matches("st.global.v4.u32").count()).max();
-    assert_eq!(logs(&plain), Some(0));
-    assert!(recording.entries().all(|entry| entry.text.contains("st.global.v4.u32")));
+    let logs = |module: &Module| {
+        let entries = module.entries().filter(has_roles);
+        entries.map(|entry| entry.text.matches("st.global.v4.u32").count()).collect::<Vec<_>>()
+    };
+    assert!(logs(&plain).into_iter().all(|count| count == 0));
+    assert!(logs(&recording).into_iter().all(|count| count > 0));
+}
+
+/// Case 27: of each type of words, every operation is there in every order and at every scope that it is written with.
+#[test]
+fn operations_on_words_have_their_order_and_scope() {
+    const ORDERS: [&str; 4] = [".relaxed", ".acquire", ".release", ".acq_rel"];
+    let whole = |kind: &str, bits: &str| {
+        let changes = [format!("add.u{}", &bits[1..]), format!("min.{kind}"), format!("max.{kind}")];
+        let of_bits = ["and", "or", "xor", "exch", "cas"].map(|operation| format!("{operation}.{bits}"));
+        changes.into_iter().chain(of_bits).collect::<Vec<_>>()
+    };
+    let float = |add: &str, bits: &str| vec![format!("add.{add}"), format!("cas.{bits}")];
+    let kernels: [(&KernelSpec, &str, Vec<String>); 7] = [
+        (&words_u32::SPEC, "b32", whole("u32", "b32")),
+        (&words_i32::SPEC, "b32", whole("s32", "b32")),
+        (&words_u64::SPEC, "b64", whole("u64", "b64")),
+        (&words_i64::SPEC, "b64", whole("s64", "b64")),
+        (&words_f32::SPEC, "b32", float("f32", "b32")),
+        (&words_f16::SPEC, "b16", float("noftz.f16", "b16")),
+        (&words_bf16::SPEC, "b16", float("noftz.bf16", "b16")),
+    ];
+    for (kernel, bits, changes) in kernels {
+        for code in kernel.codes {
+            let module = Module::from_text(code.ptx);
+            let entry = module.entries().find(|entry| entry.name == kernel.variants[0].entry).unwrap();
+            let has = |instruction: String| {
+                let found = !instructions_like(&entry, &instruction).is_empty();
+                assert!(found, "`{}` for {} has no `{instruction}`", kernel.name, code.target.name());
+            };
+            for scope in [".cta", ".gpu", ".sys"] {
+                for order in [".relaxed", ".acquire"] {
+                    has(format!("ld{order}{scope}.global.{bits}"));
+                }
+                for order in [".relaxed", ".release"] {
+                    has(format!("st{order}{scope}.global.{bits}"));
+                }
+                // GPUs before Hopper add to a bf16 by comparing.
+                let emulated = |change: &&String| code.target == Target::Sm80 && change.ends_with(".bf16");
+                for change in changes.iter().filter(|change| !emulated(change)) {
+                    ORDERS.iter().for_each(|order| has(format!("atom{order}{scope}.global.{change}")));
+                }
+            }
+        }
+    }
+    if words_u32::SPEC.codes.is_empty() {
+        skip("the kernels were built without PTX");
+    }
 }
 
 /// The set-up, taking the buffer for the product, two of its steps (before the loop and in it), taking the buffer for
@@ -219,8 +279,10 @@ fn kernels_assemble_to_machine_code_that_runs_at_full_speed() {
                 Target::Sm80 => (&["sm_80", "sm_89"], "HMMA."),
             };
             let in_ptx: usize = module.entries().map(|entry| matrix_instructions(&entry)).sum();
-            let all_multiply = module.entries().all(|entry| matrix_instructions(&entry) > 0);
-            assert!(all_multiply, "every ready-made kernel multiplies");
+            let multiplies =
+                |name: &str| module.entries().any(|entry| entry.name == name && matrix_instructions(&entry) > 0);
+            let mut variants = KERNELS.iter().flat_map(|kernel| kernel.variants);
+            assert!(variants.all(|variant| multiplies(variant.entry)), "these kernels multiply");
             for processor in processors {
                 let name = format!("kernels-{processor}{}", if timeline { "-timeline" } else { "" });
                 let file = |kind| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{kind}"));

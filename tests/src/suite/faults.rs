@@ -59,6 +59,9 @@ fn missing_signal<P: Product>(
         peer: Some(1),
         expected: 2,
         seen: 1,
+        argument: None,
+        word: Vec::new(),
+        compared: None,
         location: None,
     };
     ensure!(fault.rank != 1 && fault == expected, "found {fault:?}\nexpected {expected:?}");

@@ -3,12 +3,15 @@
 //! A case's documentation names the faults of other systems that it covers, by their numbers in `cases.md`.
 
 mod bits;
+mod embedding;
+mod exchange;
 mod faults;
 mod gpus;
 mod graphs;
 mod large;
 mod moe;
 mod number;
+mod one_sided;
 mod product;
 mod ranks;
 mod refusals;
@@ -16,12 +19,13 @@ mod reuse;
 mod shapes;
 mod starts;
 mod timeline;
+mod words;
 mod woven;
 
 use anyhow::Result;
 use entwine::device::{bf16, f16};
 
-use product::{AllGather, AllReduce, Alone, Arriving, ReduceScatter};
+use product::{AllGather, AllReduce, Alone, Arriving, Decode, ReduceScatter};
 pub use ranks::Ranks;
 
 /// A test.
@@ -61,7 +65,8 @@ macro_rules! fused {
             $ranks,
             $module::$case<ReduceScatter, bf16>,
             $module::$case<AllReduce, bf16>,
-            $module::$case<AllGather, bf16>
+            $module::$case<AllGather, bf16>,
+            $module::$case<Decode, bf16>
         );)+
     };
 }
@@ -78,7 +83,8 @@ macro_rules! products {
                 $module::$case<Alone, f16>,
                 $module::$case<ReduceScatter, f16>,
                 $module::$case<AllReduce, f16>,
-                $module::$case<AllGather, f16>
+                $module::$case<AllGather, f16>,
+                $module::$case<Decode, f16>
             );
         )+
     };
@@ -89,6 +95,7 @@ pub fn everywhere() -> Vec<Case> {
     let mut cases = Vec::new();
     products!(cases, 1, shapes::ragged, shapes::of_any_size);
     each!(cases, 1, shapes::ragged<Arriving, bf16>, shapes::of_any_size<Arriving, bf16>);
+    elements!(cases, 1, exchange::ragged, exchange::of_any_size);
     products!(cases, 1, bits::same_in_every_run, bits::rows_do_not_depend_on_the_others);
     products!(cases, 1, bits::special_values, bits::sums_beyond_the_elements);
     products!(cases, 1, reuse::tiles_alternate);
@@ -104,6 +111,16 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
     fused!(cases, 1, timeline::records);
     each!(cases, 1, timeline::records<Alone, bf16>, timeline::records_orders<bf16>);
+    each!(cases, 1, one_sided::blocks<f32>, one_sided::blocks<bf16>, one_sided::tiles<f32>);
+    elements!(cases, 1, one_sided::tiles);
+    each!(cases, 1, embedding::ragged<f32>, embedding::ragged<bf16>, embedding::ragged<f16>);
+    each!(cases, 1, embedding::of_any_size<f32>, embedding::of_any_size<bf16>, embedding::index_out_of_range);
+    each!(cases, 1, embedding::in_a_row);
+    each!(cases, 1, one_sided::barriers);
+    each!(cases, 2, one_sided::out_of_range, one_sided::never_held, one_sided::too_narrow);
+    each!(cases, 1, words::every_operation<u32>, words::every_operation<i32>, words::every_operation<u64>);
+    each!(cases, 1, words::every_operation<i64>, words::every_operation<f32>, words::every_operation<f16>);
+    each!(cases, 1, words::every_operation<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
     elements!(cases, 1, woven::mirrors);
     cases

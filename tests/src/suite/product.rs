@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 use entwine::{Arguments, Kernel, KernelType, RawMatrix, Tensor, World};
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, gemv_all_reduce};
 use ndarray::Array2;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -65,6 +65,8 @@ products! {
     ReduceScatter: gemm_reduce_scatter, gathers false, sums true, scatters true;
     /// The product, then an all-reduce.
     AllReduce: gemm_all_reduce, gathers false, sums true, scatters false;
+    /// The product of a few rows, then an all-reduce.
+    Decode: gemv_all_reduce, gathers false, sums true, scatters false;
     /// An all-gather, then the product.
     AllGather: all_gather_gemm, gathers true, sums false, scatters false;
     /// The same from panels that are sent as a whole, in pieces, and multiplied as they arrive.

@@ -111,6 +111,7 @@ pub fn tiles_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
 pub fn choices_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let mut kernel: Kernel<P::Kernel> = Kernel::load(&world)?;
+    let tile = kernel.tiles().into_iter().find(|tile| *tile == (128, 128)).unwrap_or(kernel.tiles()[0]);
     let size = Size { m: 300, n: 600, k: 40 };
     let problems = (0..ranks.pick(4, 40)).map(|seed| Problem::<P, T>::random(&world, size, seed));
     let mut problems = problems.collect::<Result<Vec<_>>>()?;
@@ -119,7 +120,7 @@ pub fn choices_alternate<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
         let carriage = if round / 2 % 2 == 0 { Carriage::Push } else { Carriage::Pull };
         let channels = P::Kernel::SPEC.channels.iter();
         kernel = kernel.with_choice(&Choice {
-            tile: (128, 128),
+            tile,
             carriages: channels.map(|channel| channel.carriage.unwrap_or(carriage)).collect(),
             link_limit: round % 2 * 8,
             span: round % 3,

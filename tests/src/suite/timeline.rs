@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, ensure};
 use entwine::device::abi::{MAX_AXES, NONE};
-use entwine::spec::KernelSpec;
+use entwine::spec::{Extent, KernelSpec, StageSpec};
 use entwine::{Event, EventKind, Kernel, KernelType, Recorder, Timeline};
 
 use super::number::Number;
@@ -23,7 +23,8 @@ pub fn records<P: Product, T: Number>(ranks: &Ranks) -> Result<()> {
         let timeline = kernel.record(problem.args())?;
         problem.check().context("a recorded launch")?;
         check(P::Kernel::SPEC, &timeline, ranks.count())?;
-        let split = if P::GATHERS || P::SUMS { ranks.count() } else { 1 };
+        let by_rank = |stage: &StageSpec| !stage.products.is_empty() && matches!(stage.grid[0], Extent::World);
+        let split = if P::Kernel::SPEC.stages.iter().any(by_rank) { ranks.count() } else { 1 };
         let rows = split * size.m.div_ceil(split).div_ceil(tile.0 as usize);
         let products = rows * size.n.div_ceil(tile.1 as usize);
         for rank in 0..ranks.count() as u32 {
