@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulAlgo_t, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,
     cublasLtMatmulHeuristicResult_t, cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-    cublasLtMatrixLayout_t, cudaDataType,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, cudaDataType,
 };
 use cudarc::driver::sys::CUstream;
 use entwine::{Tensor, World};
@@ -40,6 +40,12 @@ functions! {
         destroy_product: fn(cublasLtMatmulDesc_t) -> Status = "cublasLtMatmulDescDestroy";
         create_layout: fn(*mut cublasLtMatrixLayout_t, cudaDataType, u64, u64, i64) -> Status
             = "cublasLtMatrixLayoutCreate";
+        set_layout: fn(
+            cublasLtMatrixLayout_t,
+            cublasLtMatrixLayoutAttribute_t,
+            *const c_void,
+            usize,
+        ) -> Status = "cublasLtMatrixLayoutSetAttribute";
         destroy_layout: fn(cublasLtMatrixLayout_t) -> Status = "cublasLtMatrixLayoutDestroy";
         create_preference: fn(*mut cublasLtMatmulPreference_t) -> Status = "cublasLtMatmulPreferenceCreate";
         set_preference: fn(
@@ -155,11 +161,12 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    /// Asks the library how it would compute it.
+    /// Asks the library how it would compute it, with C's columns in so many blocks that lie one after the other.
     ///
     /// # Errors
     /// It has no way to.
-    pub fn new(cublas: &'a CublasLt, gpus: &Gpus, Shape { m, n, k }: Shape) -> Result<Self> {
+    pub fn new(cublas: &'a CublasLt, gpus: &Gpus, Shape { m, n, k }: Shape, blocks: usize) -> Result<Self> {
+        let n = n / blocks;
         gpus.make_current(0)?;
         let functions = &cublas.functions;
         let mut description = ptr::null_mut();
@@ -187,9 +194,28 @@ impl<'a> Product<'a> {
                 )
             })?;
         }
+        for (layout, elements) in product.layouts.into_iter().zip([0, n * k, m * n]) {
+            product.repeat(layout, blocks as i32, elements as i64)?;
+        }
         product.proposals = product.propose()?;
         ensure!(!product.proposals.is_empty(), "cuBLASLt has no algorithm for {m} × {n} × {k} in bf16");
         Ok(product)
+    }
+
+    /// So many matrices, `stride` elements from one to the next.
+    fn repeat(&self, layout: cublasLtMatrixLayout_t, count: i32, stride: i64) -> Result<()> {
+        let set = self.cublas.functions.set_layout;
+        let (counted, strided) = (
+            cublasLtMatrixLayoutAttribute_t::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+            cublasLtMatrixLayoutAttribute_t::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+        );
+        // SAFETY: the attributes are a 32-bit and a 64-bit integer, and copied.
+        unsafe {
+            let described = set(layout, counted, ptr::from_ref(&count).cast(), size_of_val(&count));
+            self.cublas.check("describe a matrix", described)?;
+            let described = set(layout, strided, ptr::from_ref(&stride).cast(), size_of_val(&stride));
+            self.cublas.check("describe a matrix", described)
+        }
     }
 
     fn propose(&self) -> Result<Vec<Proposal>> {

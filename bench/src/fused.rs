@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use entwine::spec::Carriage;
 use entwine::{Kernel, KernelType, Launch, Stream, Tensor, Timeline, Tuned, World};
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_all_to_all, gemm_reduce_scatter, gemv_all_reduce};
 use half::bf16;
 
 use crate::gpus::Gpus;
@@ -163,6 +163,8 @@ impl FusedKernel {
             Operation::GemmReduceScatter => prepare!(gemm_reduce_scatter, world, variant),
             Operation::GemmAllReduce => prepare!(gemm_all_reduce, world, variant),
             Operation::AllGatherGemm => prepare!(all_gather_gemm, world, variant),
+            Operation::GemmAllToAll => prepare!(gemm_all_to_all, world, variant),
+            Operation::GemvAllReduce => prepare!(gemv_all_reduce, world, variant),
         };
         Ok(FusedKernel { variant, prepare, tune, launch, record })
     }
@@ -189,11 +191,12 @@ impl FusedKernel {
 /// # Errors
 /// Memory ran out.
 pub fn output(world: &World, operation: Operation, shape: Shape) -> Result<Tensor<bf16>> {
-    let rows = match operation {
-        Operation::GemmReduceScatter => shape.m / world.ranks(),
-        _ => shape.m,
-    };
-    Ok(world.zeros([rows, shape.n])?)
+    let Shape { m, n, .. } = shape;
+    Ok(world.zeros(match operation {
+        Operation::GemmReduceScatter => [m / world.ranks(), n],
+        Operation::GemmAllToAll => [m * world.ranks(), n / world.ranks()],
+        _ => [m, n],
+    })?)
 }
 
 /// A fused kernel with its operands.

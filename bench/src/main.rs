@@ -11,6 +11,7 @@ mod link;
 mod measure;
 mod moe;
 mod nccl;
+mod one_sided;
 mod operands;
 mod plot;
 mod probe;
@@ -66,6 +67,8 @@ enum Command {
     },
     /// Record one launch of each operation: what each CTA does when
     Timeline(timeline::Options),
+    /// Time embedding bags that are exchanged, and the rates that one-sided operations reach
+    OneSided(one_sided::Options),
     /// Time layers of experts
     Moe(moe::Options),
     /// Measure the time from the call of a launch to the first CTA on each GPU
@@ -91,6 +94,7 @@ fn main() -> Result<()> {
         }
         Some(Command::Timeline(options)) => timeline::run(&options),
         Some(Command::Latency(options)) => latency::run(&options),
+        Some(Command::OneSided(options)) => one_sided::run(&options),
         Some(Command::Moe(options)) => moe::run(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {

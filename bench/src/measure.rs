@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long = "model", value_delimiter = ',')]
     models: Vec<Model>,
     /// Rows in all
-    #[arg(long = "rows", short = 'm', value_delimiter = ',', default_values_t = [512, 2048, 8192])]
+    #[arg(long = "rows", short = 'm', value_delimiter = ',', default_values_t = [1, 16, 64, 512, 2048, 8192])]
     rows: Vec<usize>,
     /// Variants of the fused kernels, as TILE[@LINK-LIMIT][+push|+pull][~SPAN]: `auto`, `128x256`, `auto@12+push~4`, …
     #[arg(long = "variant", value_delimiter = ',', default_value = "auto")]
@@ -169,7 +169,7 @@ impl Bench<'_> {
                 continue;
             }
             for &model in &self.options.models {
-                for &rows in &self.options.rows {
+                for &rows in self.options.rows.iter().filter(|rows| operation.takes(**rows)) {
                     let name = format!("{operation}, {model}, {rows} rows");
                     watchdog::step(name.as_str());
                     eprintln!("{name}");
@@ -195,8 +195,10 @@ impl Bench<'_> {
         let Case { operation, shape, .. } = case;
         let sized = (operation, shape);
         let inputs = Inputs::in_turns(self.world, operation, shape)?;
-        let unfused = |collective| {
-            let product = Product::new(self.cublas, self.gpus, shape)?;
+        let unfused = |collective: Option<_>| {
+            let exchanged = collective.is_some() && operation == Operation::GemmAllToAll;
+            let blocks = if exchanged { self.world.ranks() } else { 1 };
+            let product = Product::new(self.cublas, self.gpus, shape, blocks)?;
             Unfused::new(self.world, self.gpus, product, collective, sized, &inputs)
         };
         let mut alone = unfused(None)?;
@@ -207,6 +209,8 @@ impl Bench<'_> {
             _ => None,
         };
         if let Some(pair) = &mut pair {
+            let algorithm =
+                if operation == Operation::GemmAllToAll { self.fastest_algorithm(pair)? } else { algorithm };
             pair.product().choose(algorithm);
         }
 

@@ -12,6 +12,7 @@ use crate::gpus::Gpus;
 use crate::library::{self, functions};
 
 const BF16: ncclDataType_t = ncclDataType_t::ncclBfloat16;
+const BF16_BYTES: usize = 2;
 const SUM: ncclRedOp_t = ncclRedOp_t::ncclSum;
 
 type Status = i32;
@@ -28,6 +29,8 @@ functions! {
             = "ncclReduceScatter";
         all_reduce: fn(u64, u64, usize, ncclDataType_t, ncclRedOp_t, ncclComm_t, CUstream) -> Status
             = "ncclAllReduce";
+        send: fn(u64, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> Status = "ncclSend";
+        receive: fn(u64, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> Status = "ncclRecv";
         all_gather: fn(u64, u64, usize, ncclDataType_t, ncclComm_t, CUstream) -> Status = "ncclAllGather";
     }
 }
@@ -38,6 +41,32 @@ pub enum Collective {
     ReduceScatter,
     AllReduce,
     AllGather,
+    AllToAll,
+}
+
+impl Functions {
+    /// Sends each rank its block of `count` elements, and receives one from each.
+    unsafe fn all_to_all(
+        &self,
+        ranks: usize,
+        (from, into): (u64, u64),
+        count: usize,
+        communicator: ncclComm_t,
+        stream: CUstream,
+    ) -> Status {
+        let block = |base: u64, rank: usize| base + (rank * count * BF16_BYTES) as u64;
+        let statuses = (0..ranks).flat_map(|rank| {
+            let peer = rank as c_int;
+            // SAFETY: as the caller promises for the whole collective.
+            unsafe {
+                [
+                    (self.send)(block(from, rank), count, BF16, peer, communicator, stream),
+                    (self.receive)(block(into, rank), count, BF16, peer, communicator, stream),
+                ]
+            }
+        });
+        statuses.into_iter().find(|status| *status != 0).unwrap_or(0)
+    }
 }
 
 /// The library, with a communicator for every GPU.
@@ -96,6 +125,7 @@ impl Nccl {
                     Collective::ReduceScatter => (functions.reduce_scatter)(from, into, count, BF16, SUM, to, stream),
                     Collective::AllReduce => (functions.all_reduce)(from, into, count, BF16, SUM, to, stream),
                     Collective::AllGather => (functions.all_gather)(from, into, count, BF16, to, stream),
+                    Collective::AllToAll => functions.all_to_all(gpus.streams.len(), (from, into), count, to, stream),
                 }
             };
             self.check("enqueue a collective", status)

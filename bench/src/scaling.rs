@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use entwine::spec::{ElementType, KernelSpec};
 use entwine::{Device, Plan};
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_all_to_all, gemm_reduce_scatter, gemv_all_reduce};
 
 use crate::record::{Record, Regime, latest};
 use crate::shapes::{Model, Operation, Shape};
@@ -43,7 +43,8 @@ const LEGEND: &str = "By the launcher's model (`entwine::Plan`) on H200 GPUs, a 
 pub fn markdown(records: Vec<Record>) -> Result<String> {
     let records = latest(records);
     let mut text = format!("{LEGEND}\n");
-    for operation in Operation::value_variants() {
+    let many_rows = |operation: &&Operation| ROWS.into_iter().all(|rows| operation.takes(rows));
+    for operation in Operation::value_variants().iter().filter(many_rows) {
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN).set_header(HEADINGS);
         for model in Model::value_variants() {
@@ -66,7 +67,9 @@ fn row(
 ) -> Result<[String; HEADINGS.len()]> {
     let shape = Shape::of(operation, model, m, world)?;
     let size = |size: usize| u32::try_from(size).expect("layers have fewer rows and columns");
-    let dims = [("m", size(shape.m)), ("n", size(shape.n)), ("k", size(shape.k))];
+    // Where columns are exchanged, the kernel's are those that a rank owns.
+    let n = if operation == Operation::GemmAllToAll { shape.n / world } else { shape.n };
+    let dims = [("m", size(shape.m)), ("n", size(n)), ("k", size(shape.k))];
     let plan = Plan::of(spec(operation), ElementType::Bf16, &dims, world as u32, &Device::h200())?;
     let prediction = plan.prediction.context("an H200's times are known")?;
     let (limit_us, expected_us) = (prediction.limit_us(), prediction.total_us());
@@ -99,6 +102,8 @@ fn spec(operation: Operation) -> &'static KernelSpec {
         Operation::GemmReduceScatter => &gemm_reduce_scatter::SPEC,
         Operation::GemmAllReduce => &gemm_all_reduce::SPEC,
         Operation::AllGatherGemm => &all_gather_gemm::SPEC,
+        Operation::GemmAllToAll => &gemm_all_to_all::SPEC,
+        Operation::GemvAllReduce => &gemv_all_reduce::SPEC,
     }
 }
 

@@ -22,6 +22,25 @@ pub enum Operation {
     GemmAllReduce,
     /// A's rows gathered from the ranks, times each rank's own B
     AllGatherGemm,
+    /// The columns of each rank's product given to the ranks that own them
+    GemmAllToAll,
+    /// The ranks' products of a few rows summed, on every rank
+    GemvAllReduce,
+}
+
+/// Rows up to which a product is bound by reading B.
+const FEW_ROWS: usize = 64;
+
+impl Operation {
+    /// Whether it is for so many rows.
+    pub fn takes(self, rows: usize) -> bool {
+        (self == Operation::GemvAllReduce) == (rows <= FEW_ROWS)
+    }
+
+    /// Whether each rank has its share of the rows of some matrix.
+    fn splits_rows(self) -> bool {
+        matches!(self, Operation::GemmReduceScatter | Operation::AllGatherGemm)
+    }
 }
 
 /// A transformer whose feed-forward layer gives the sizes.
@@ -66,7 +85,7 @@ impl Shape {
         let (hidden, inner) = model.widths();
         ensure!(inner.is_multiple_of(world), "{model}'s {inner} columns cannot be split evenly over {world} ranks");
         ensure!(
-            rows.is_multiple_of(world),
+            !operation.splits_rows() || rows.is_multiple_of(world),
             "{rows} rows cannot be split evenly over {world} ranks, as NCCL needs them"
         );
         Ok(match operation {
@@ -88,6 +107,8 @@ impl Shape {
             Operation::GemmReduceScatter => of_all(self.m * self.n),
             Operation::GemmAllReduce => 2 * of_all(self.m * self.n),
             Operation::AllGatherGemm => of_all(self.m * self.k),
+            Operation::GemmAllToAll => of_all(self.m * self.n),
+            Operation::GemvAllReduce => 2 * of_all(self.m * self.n),
         }
     }
 }

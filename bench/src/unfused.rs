@@ -24,7 +24,7 @@ pub struct Unfused<'a> {
     inputs: &'a [Inputs],
     /// Gathered rows of A, if the operation gathers; for each set.
     gathered: Vec<Tensor<bf16>>,
-    /// Products that are still to be scattered; for each set.
+    /// Products that are still to be scattered or exchanged; for each set.
     partial: Vec<Tensor<bf16>>,
     outputs: Vec<Tensor<bf16>>,
 }
@@ -36,6 +36,8 @@ pub fn collective(operation: Operation) -> Option<Collective> {
         Operation::GemmReduceScatter => Some(Collective::ReduceScatter),
         Operation::GemmAllReduce => Some(Collective::AllReduce),
         Operation::AllGatherGemm => Some(Collective::AllGather),
+        Operation::GemmAllToAll => Some(Collective::AllToAll),
+        Operation::GemvAllReduce => Some(Collective::AllReduce),
     }
 }
 
@@ -54,16 +56,24 @@ impl<'a> Unfused<'a> {
     ) -> Result<Self> {
         let Shape { m, n, k } = shape;
         let sets = inputs.len();
-        let zeros = |rows: usize| (0..sets).map(move |_| Ok(world.zeros([rows, n])?)).collect::<Result<Vec<_>>>();
-        let scatters = collective.is_some_and(|(_, collective)| collective == Collective::ReduceScatter);
+        let zeros = |shape| (0..sets).map(move |_| Ok(world.zeros(shape)?)).collect::<Result<Vec<_>>>();
+        let whole = match collective {
+            Some((_, Collective::AllToAll)) => [world.ranks() * m, n / world.ranks()],
+            _ => [m, n],
+        };
+        let (partial, output) = match collective {
+            Some((_, Collective::ReduceScatter)) => (Some(whole), [m / world.ranks(), n]),
+            Some((_, Collective::AllToAll)) => (Some(whole), whole),
+            _ => (None, whole),
+        };
         let gathered = match operation {
             Operation::AllGatherGemm if world.ranks() > 1 => {
                 (0..sets).map(|_| random(world, [m, k], GATHERED_SEED)).collect::<Result<_>>()?
             }
             _ => Vec::new(),
         };
-        let partial = if scatters { zeros(m)? } else { Vec::new() };
-        let outputs = zeros(if scatters { m / world.ranks() } else { m })?;
+        let partial = partial.map_or(Ok(Vec::new()), zeros)?;
+        let outputs = zeros(output)?;
         Ok(Unfused { gpus, product, collective, shape, inputs, gathered, partial, outputs })
     }
 
@@ -98,7 +108,7 @@ impl<'a> Unfused<'a> {
             unsafe { self.product.enqueue(self.gpus, rank, operands)? };
         }
         match collective {
-            Some(Collective::ReduceScatter) => communicate(product, output, m / ranks * n),
+            Some(Collective::ReduceScatter | Collective::AllToAll) => communicate(product, output, m * n / ranks),
             Some(Collective::AllReduce) => communicate(output, output, m * n),
             Some(Collective::AllGather) | None => Ok(()),
         }
