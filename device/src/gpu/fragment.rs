@@ -42,7 +42,8 @@ macro_rules! holds_fragments {
             f: impl Fn(f32, f32) -> f32,
         ) -> E::Held<S> {
             $crate::gpu::fragment::change::<E, S>(tile, |index, (low, high)| {
-                let value = rows[$row_of::<S>(index)];
+                // A role that holds fewer rows than there is room for has none for the pairs behind them.
+                let value = rows.get($row_of::<S>(index)).copied().unwrap_or_default();
                 (f(low, value), f(high, value))
             })
         }

@@ -19,6 +19,10 @@ use crate::ptx::*;
 /// Polls between two looks at the clock and at the abort word.
 const POLLS: u32 = 32;
 
+/// Deadlines within which the other ranks end a launch: what holds one of them up is a wait of its own, which ends within
+/// one, and says better what is missing.
+const RETURN_DEADLINES: u64 = 2;
+
 /// A direction of the link. Each has its own limit: what a rank stores to others does not hold up what it loads from them.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
@@ -179,7 +183,15 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         if block_idx_x() == 0 {
             for rank in 0..self.cta.head.world {
                 let returned = word(offset_of!(Control, returned) + 4 * rank as usize);
-                self.poll(returned, self.epoch, |seen| fault_of(FaultKind::MissingSignal, rank, self.epoch, seen));
+                let seen = Cell::new(0);
+                self.poll_within(
+                    RETURN_DEADLINES,
+                    || {
+                        seen.set(unsafe { load_acquire_sys(returned) });
+                        seen.get().wrapping_sub(self.epoch) as i32 >= 0
+                    },
+                    || fault_of(FaultKind::MissingSignal, rank, self.epoch, seen.get()),
+                );
             }
         }
     }
@@ -441,13 +453,19 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Waits until something `holds`; calls `report` when the deadline passes.
     #[inline(always)]
-    pub fn poll_until(&self, mut holds: impl FnMut() -> bool, report: impl Fn()) {
+    pub fn poll_until(&self, holds: impl FnMut() -> bool, report: impl Fn()) {
+        self.poll_within(1, holds, report);
+    }
+
+    /// Waits until something `holds`; calls `report` when so many deadlines have passed.
+    #[inline(always)]
+    fn poll_within(&self, deadlines: u64, mut holds: impl FnMut() -> bool, report: impl Fn()) {
         let mut polls = 0u32;
         while !holds() {
             polls = polls.wrapping_add(1);
             if polls % POLLS == 0 {
                 self.cta.end_if_aborted();
-                if self.late() {
+                if self.late(deadlines) {
                     report();
                 }
             }
@@ -476,13 +494,13 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         )
     }
 
-    /// Whether the deadline has passed. It runs from when this thread, waiting, sees that all ranks have started.
+    /// Whether so many deadlines have passed. They run from when this thread, waiting, sees that all ranks have started.
     #[inline(always)]
-    fn late(&self) -> bool {
+    fn late(&self, deadlines: u64) -> bool {
         let now = globaltimer();
         let since = self.cta.waits_since();
         if since != 0 {
-            return now.wrapping_sub(since) > self.cta.head.deadline_ns;
+            return now.wrapping_sub(since) > self.cta.head.deadline_ns.saturating_mul(deadlines);
         }
         for rank in 0..self.cta.head.world {
             let address = self.cta.region + (offset_of!(Control, started) + 4 * rank as usize) as u64;

@@ -77,7 +77,7 @@ pub(crate) trait Memory: Send + Sync {
     /// Copies `area` to `data`, whose rows follow each other without gaps.
     fn read(&self, area: Area, data: &mut [u8]) -> Result<(), Error>;
 
-    /// Repeats `pattern`, 1, 2 or 4 bytes, over `area`.
+    /// Repeats `pattern`, as long as an element, over `area`.
     fn fill(&self, area: Area, pattern: &[u8]) -> Result<(), Error>;
 }
 

@@ -124,6 +124,9 @@ impl Memory for DeviceBlock {
             true => (area.bytes() / pattern.len(), 1),
             false => (area.row / pattern.len(), area.rows),
         };
+        if !matches!(pattern.len(), 1 | 2 | 4) {
+            return self.write(area, &pattern.repeat(area.bytes() / pattern.len()));
+        }
         let pitch = area.pitch;
         // SAFETY: `Allocation` keeps areas within the block.
         self.copy("fill memory", area, |stream| unsafe {
@@ -134,7 +137,7 @@ impl Memory for DeviceBlock {
                     let word = u32::from_ne_bytes([a, b, c, d]);
                     sys::cuMemsetD2D32Async(start, pitch, word, width, height, stream)
                 }
-                _ => unreachable!("a pattern is 1, 2 or 4 bytes long"),
+                _ => unreachable!("the driver has no other patterns"),
             }
             .result()
         })
