@@ -110,12 +110,20 @@ fn compile_with(toolchain: &Toolchain, code: Code) -> Result<(), Error> {
     }
 
     let path = PathBuf::from(variable("OUT_DIR")).join(format!("{}.ptx", code.name()));
-    // An equal file is left alone, so that what includes it stays fresh.
-    if fs::read_to_string(&path).ok().as_deref() != Some(module.text()) {
-        fs::write(&path, module.text()).map_err(|error| Error::File(path.clone(), error))?;
+    write(&path, module.text())?;
+    for (kernel, module) in module.by_kernel() {
+        write(&PathBuf::from(format!("{}.{kernel}", path.display())), module.text())?;
     }
     println!("cargo::rustc-env={}={}", code.variable(), path.display());
     Ok(())
+}
+
+/// Writes a file. An equal one is left alone, so that what includes it stays fresh.
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    if fs::read_to_string(path).ok().as_deref() == Some(text) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|error| Error::File(path.to_owned(), error))
 }
 
 fn watch(path: &Path) {

@@ -4,7 +4,7 @@
 //! Rust has no attribute for an entry's bounds, so a kernel leaves a marker beside it, by `global_asm!`:
 //! `// entwine: entry <name> maxntid <threads of a CTA> minctas <CTAs on a multiprocessor>`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The PTX of a kernel crate.
@@ -109,6 +109,30 @@ impl Module {
         Module { text: text.into() }
     }
 
+    /// The modules of single kernels, by what the names of their entries have in common: their own entries, and what is not
+    /// in an entry. The driver compiles all that it is given, and a program that loads one of ten kernels should not wait
+    /// for the others.
+    pub fn by_kernel(&self) -> BTreeMap<&str, Module> {
+        let kernels: BTreeSet<_> = self.entries().filter_map(|entry| kernel_name(entry.name)).collect();
+        kernels.into_iter().map(|kernel| (kernel, self.of_kernel(kernel))).collect()
+    }
+
+    fn of_kernel(&self, kernel: &str) -> Module {
+        let mut text = String::new();
+        let mut left_out = false;
+        for line in self.text.split_inclusive('\n') {
+            if let Some(name) = entry_name(line.trim_end()) {
+                left_out = kernel_name(name) != Some(kernel);
+            }
+            if !left_out {
+                text.push_str(line);
+            }
+            // The brace that closes an entry is the only one at the beginning of a line.
+            left_out &= line.trim_end() != "}";
+        }
+        Module { text }
+    }
+
     /// The PTX.
     pub fn text(&self) -> &str {
         &self.text
@@ -172,6 +196,12 @@ fn definition(line: &str) -> Option<(&str, bool)> {
     let symbol = if symbol.starts_with('(') { symbol.split_once(')')?.1.trim_start() } else { symbol };
     let end = symbol.find(|character: char| character == '(' || character.is_whitespace()).unwrap_or(symbol.len());
     Some((&symbol[..end], is_entry))
+}
+
+/// An entry's name without the element and the tile of its variant.
+fn kernel_name(entry: &str) -> Option<&str> {
+    let (rest, _tile) = entry.rsplit_once('_')?;
+    rest.rsplit_once('_').map(|(kernel, _element)| kernel)
 }
 
 fn entry_name(line: &str) -> Option<&str> {

@@ -15,7 +15,7 @@ use crate::Error;
 pub struct KernelSpec {
     /// The kernel module's name.
     pub name: &'static str,
-    /// The compiled device code of the kernel's crate, preferred first; empty if it was built without.
+    /// The kernel's compiled device code, preferred first; empty if it was built without.
     pub codes: &'static [DeviceCode],
     /// The named dimensions, in the order of [`Head::dims`].
     pub dims: &'static [&'static str],
@@ -37,7 +37,7 @@ impl KernelSpec {
     }
 }
 
-/// The device code of a kernel's crate. The entries are the same in each, but for tiles that not every target has.
+/// A kernel's device code. The entries are the same in each, but for tiles that not every target has.
 #[derive(Debug)]
 pub struct DeviceCode {
     /// The GPUs that it is for.

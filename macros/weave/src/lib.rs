@@ -14,6 +14,7 @@ mod setting;
 mod tokens;
 
 use std::env;
+use std::path::Path;
 
 use proc_macro2::TokenStream;
 use syn::Item;
@@ -34,7 +35,8 @@ pub struct DeviceCode {
     pub target: &'static str,
     /// It records what it does when.
     pub timeline: bool,
-    /// The environment variable.
+    /// The environment variable with the path of all of it. Each kernel's own is in a file beside that, with the kernel's name
+    /// added.
     pub variable: String,
 }
 
@@ -51,6 +53,12 @@ impl Build {
 }
 
 impl DeviceCode {
+    /// Whether a kernel, named as its entries begin, is in it. One that is compiled for hosts alone is not, in a test say.
+    fn has(&self, kernel: &str) -> bool {
+        let file = env::var(&self.variable).map(|path| format!("{path}.{kernel}"));
+        file.map_or(true, |file| Path::new(&file).exists())
+    }
+
     /// All that there can be.
     pub fn all() -> impl Iterator<Item = DeviceCode> {
         TARGETS.into_iter().flat_map(|(target, name)| {

@@ -3,7 +3,6 @@
 mod capture;
 mod device;
 mod driver;
-mod entries;
 mod events;
 mod gate;
 mod graph;

@@ -9,7 +9,6 @@ use cudarc::driver::{result, sys};
 use entwine_device::abi::{ChannelArg, Head, MatrixArg};
 
 use super::device::Device;
-use super::entries;
 use crate::error::Error;
 use crate::spec::{ArgumentKind, CtaSpec, DeviceCode, KernelSpec, Target, VariantSpec};
 
@@ -35,14 +34,11 @@ pub(super) struct Function(pub sys::CUfunction);
 unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
-/// The address of a crate's code, and a kernel's name.
-type Key = (usize, &'static str);
-
 /// The modules that a world's kernels are in: each is compiled once, and loaded once on each GPU.
 pub(super) struct Modules {
     /// What they are to be compiled for, if that is not to be what suits the GPUs best.
     target: Option<Target>,
-    loaded: Mutex<HashMap<Key, Weak<[Module]>>>,
+    loaded: Mutex<HashMap<&'static str, Weak<[Module]>>>,
 }
 
 impl Modules {
@@ -65,16 +61,13 @@ impl Modules {
     ) -> Result<Arc<[Module]>, Error> {
         let code = self.code(kernel, devices, timeline)?;
         let mut loaded = self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Kernels of one crate have different names, and so have their entries.
-        let key = (code.ptx.as_ptr().addr(), kernel.name);
-        if let Some(modules) = loaded.get(&key).and_then(Weak::upgrade) {
+        if let Some(modules) = loaded.get(code.ptx).and_then(Weak::upgrade) {
             return Ok(modules);
         }
-        let wanted: Vec<_> = kernel.variants.iter().map(|variant| variant.entry).collect();
-        let ptx = CString::new(entries::only(code.ptx, &wanted)).expect("PTX is text, without NUL");
+        let ptx = CString::new(code.ptx).expect("PTX is text, without NUL");
         let modules = devices.iter().map(|device| Module::load(device, kernel.name, code.target, &ptx));
         let modules = modules.collect::<Result<Arc<[_]>, _>>()?;
-        loaded.insert(key, Arc::downgrade(&modules));
+        loaded.insert(code.ptx, Arc::downgrade(&modules));
         Ok(modules)
     }
 

@@ -81,13 +81,18 @@ pub fn fallback(kernel: &Kernel, build: &Build) -> TokenStream {
     }
 }
 
+/// What the names of a kernel's entries begin with.
+fn symbol(kernel: &Kernel, build: &Build) -> String {
+    format!("entwine_{}_{}", build.crate_name.replace('-', "_"), kernel.name.unraw())
+}
+
 fn variants(kernel: &Kernel, build: &Build) -> Vec<Variant> {
     let pairs = kernel.elements.iter().flat_map(|element| kernel.tiles.iter().map(move |tile| (*element, *tile)));
     pairs
         .map(|(element, tile)| {
             let (rows, columns) = tile;
             let module = format_ident!("{}_{rows}x{columns}", element.name());
-            let entry = format!("entwine_{}_{}_{module}", build.crate_name.replace('-', "_"), kernel.name.unraw());
+            let entry = format!("{}_{module}", symbol(kernel, build));
             Variant { element, tile, module, entry: Ident::new(&entry, Span::call_site()) }
         })
         .collect()

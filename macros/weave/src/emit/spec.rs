@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
-use super::{Variant, literal, walk};
+use super::{Variant, literal, symbol, walk};
 use crate::extent::Extent;
 use crate::model::{
     Argument, ArgumentKind, Carriage, Channel, Element, ElementType, Holds, Kernel, Matrix, Route, Stage,
@@ -14,7 +14,8 @@ use crate::{Build, DeviceCode, products};
 pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> TokenStream {
     let name = kernel.name.to_string();
     let documentation = format!("What the launcher knows of `{name}`.");
-    let codes = build.codes.iter().map(code);
+    let symbol = symbol(kernel, build);
+    let codes = build.codes.iter().filter(|code| code.has(&symbol)).map(|code| self::code(code, &symbol));
     let dims = kernel.dims.iter().map(Ident::to_string);
     let stages = kernel.stages.iter().map(|stage| self::stage(kernel, stage));
     let channels = kernel.channels.iter().map(|channel| self::channel(kernel, channel));
@@ -40,13 +41,14 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     }
 }
 
-fn code(DeviceCode { target, timeline, variable }: &DeviceCode) -> TokenStream {
+fn code(DeviceCode { target, timeline, variable }: &DeviceCode, kernel: &str) -> TokenStream {
     let target = Ident::new(target, Span::call_site());
+    let extension = format!(".{kernel}");
     quote! {
         DeviceCode {
             target: Target::#target,
             timeline: #timeline,
-            ptx: ::core::include_str!(::core::env!(#variable)),
+            ptx: ::core::include_str!(::core::concat!(::core::env!(#variable), #extension)),
         }
     }
 }
