@@ -57,7 +57,7 @@ pub mod moe_dispatch_gemm {
         #[recv] experts: Experts,
         #[recv(slot = [at[0]])] arrived: Arrived,
         rows: &Matrix<T>,
-        #[shape(e / world, 2 * f, h)] gate_up: &Grouped<T>,
+        #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
         #[shape(c, f)] hidden: &mut Matrix<T>,
     ) {
         let [block, column] = at.coordinates();

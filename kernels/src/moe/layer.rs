@@ -8,10 +8,11 @@ use entwine::prelude::*;
 /// however many of its experts are there. Products start with the rows that have come.
 ///
 /// Rows of G and U alternate in `gate_up`, eight at a time: rows `16i…16i+7` are rows `8i…8i+7` of G, and rows
-/// `16i+8…16i+15` those of U.
+/// `16i+8…16i+15` those of U. Where `f` is no multiple of 8, rows of any numbers fill the last eight of each up.
 ///
 /// `rows`, `hidden` and `outputs` hold what a rank's experts work on, expert after expert, each from a multiple of `BM`
-/// rows on. With more rows than `c` the launch fails on every rank; [`moe_capacity`](crate::moe_capacity) rows are always enough.
+/// rows on. With more rows than `c` the launch fails on every rank; [`moe_capacity`](crate::moe_capacity) rows are always enough
+/// where a token chooses no expert twice. A choice that is no expert's number chooses none.
 #[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
 pub mod moe_layer {
     use super::*;
@@ -71,7 +72,7 @@ pub mod moe_layer {
         #[recv] experts: Experts,
         #[recv(slot = [at[0]])] arrived: Arrived,
         rows: &Matrix<T>,
-        #[shape(e / world, 2 * f, h)] gate_up: &Grouped<T>,
+        #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
         #[shape(c, f)] hidden: &mut Matrix<T>,
         #[send] activated: Activated,
     ) {

@@ -131,24 +131,29 @@ impl<T: Number> Problem<T> {
             });
             experts.flatten().collect::<Vec<_>>()
         };
+        // Eight rows of G and eight of U by turns; what there is not is anything.
+        let both = 2 * hidden.next_multiple_of(8);
         let interleaved = |expert: usize| {
-            let rows = (0..2 * hidden).flat_map(|row| {
+            let rows = (0..both).flat_map(|row| {
                 let (matrix, index) = (if row % 16 < 8 { &gate } else { &up }, row / 16 * 8 + row % 8);
                 let first = (expert * hidden + index) * columns;
-                matrix[first..first + columns].iter().copied()
+                match index < hidden {
+                    true => matrix[first..first + columns].to_vec(),
+                    false => vec![T::from_f32(f32::NAN); columns],
+                }
             });
             rows.collect()
         };
         let of_down = |expert: usize| down[expert * columns * hidden..(expert + 1) * columns * hidden].to_vec();
         let nan = T::from_f32(f32::NAN);
-        let (all_up, all_down) = (2 * hidden * columns, columns * hidden);
+        let (all_up, all_down) = (both * columns, columns * hidden);
         let mut y = world.zeros_scattered([tokens, columns])?;
         y.fill(nan)?;
         Ok(Problem {
             x: world.scatter([tokens, columns], &x)?,
             choices: world.scatter([tokens, choices], &chosen)?,
             of_choices: world.scatter([tokens, choices], &weights)?,
-            gate_up: world.per_rank(|rank| ([each * 2 * hidden, columns], of_rank(rank, &interleaved, all_up)))?,
+            gate_up: world.per_rank(|rank| ([each * both, columns], of_rank(rank, &interleaved, all_up)))?,
             of_down: world.per_rank(|rank| ([each * columns, hidden], of_rank(rank, &of_down, all_down)))?,
             rows: world.filled([capacity, columns], nan)?,
             activated: world.filled([capacity, hidden], nan)?,
@@ -296,7 +301,7 @@ fn sizes(experts: usize) -> impl Strategy<Value = (Size, Routing, u64)> {
     (0..300usize, 1..=experts, 1..=experts, 1..=12usize, 1..=6usize, routings, any::<u64>()).prop_map(
         |(tokens, experts, choices, columns, hidden, routing, seed)| {
             let size =
-                Size { tokens, choices: choices.min(experts), experts, columns: 8 * columns, hidden: 8 * hidden };
+                Size { tokens, choices: choices.min(experts), experts, columns: 8 * columns, hidden: 5 * hidden };
             (size, routing, seed)
         },
     )
