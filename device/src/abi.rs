@@ -227,6 +227,8 @@ pub enum FaultKind {
     TooNarrow = 10,
     /// An index of a bag was not that of a row.
     BadIndex = 11,
+    /// A bag ended before it began, or beyond the indices.
+    BadOffset = 12,
 }
 
 /// What the first fault of a rank leaves behind.

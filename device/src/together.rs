@@ -130,7 +130,12 @@ impl BagsPlace {
     #[inline(always)]
     pub fn range(&self, bag: u32) -> [u32; 2] {
         let begin = self.offsets.data + self.list as u64 * self.offsets.pitch + 4 * bag as u64;
-        let end = word(begin + 4).min(self.indices.columns);
-        [word(begin).min(end), end]
+        [word(begin), word(begin + 4)]
+    }
+
+    /// Whether a bag that begins and ends there is one.
+    #[inline(always)]
+    pub fn holds(&self, [begin, end]: [u32; 2]) -> bool {
+        begin <= end && end <= self.indices.columns
     }
 }

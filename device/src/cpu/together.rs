@@ -98,6 +98,11 @@ impl Together for Whole {
         let mut pooled = std::vec![0.0; S::ROWS * S::COLUMNS];
         for (bag, sum) in (0..bags.count).zip(pooled.chunks_exact_mut(S::COLUMNS)) {
             let [begin, end] = bags.range(bags.first + bag);
+            if !bags.holds([begin, end]) {
+                let fault = self.cta.record(FaultKind::BadOffset);
+                let (word, expected) = ([bags.list, bags.first + bag + 1], bags.indices.columns);
+                self.cta.give_up(FaultRecord { word, expected, seen: end, ..fault });
+            }
             for position in begin..end {
                 let row = word(bags.indices.data + 4 * position as u64);
                 if row >= rows {

@@ -102,6 +102,13 @@ pub(super) fn bad_index([list, position]: [u32; 2], index: u32, rows: u32) -> ! 
     exit()
 }
 
+/// Gives the launch up over where a bag of a list ends.
+#[inline(always)]
+pub(super) fn bad_offset([list, offset]: [u32; 2], end: u32, indices: u32) -> ! {
+    report_word(FaultKind::BadOffset as u32, NONE, list, offset, NONE, 0, indices as u64, end as u64);
+    exit()
+}
+
 #[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]

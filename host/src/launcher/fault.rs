@@ -87,6 +87,7 @@ fn kind(word: u32) -> Option<FaultKind> {
         NotHeld,
         TooNarrow,
         BadIndex,
+        BadOffset,
     ];
     kinds.into_iter().find(|kind| *kind as u32 == word)
 }
@@ -166,6 +167,14 @@ impl fmt::Display for Fault {
             FaultKind::BadIndex => write!(
                 f,
                 "position {} of the indices, in list {}, names row {} of a table that has {} rows",
+                self.word.get(1).copied().unwrap_or_default(),
+                self.word.first().copied().unwrap_or_default(),
+                self.seen,
+                self.expected
+            ),
+            FaultKind::BadOffset => write!(
+                f,
+                "offset {} of list {} is {}: a bag ends before it begins, or beyond the {} indices",
                 self.word.get(1).copied().unwrap_or_default(),
                 self.word.first().copied().unwrap_or_default(),
                 self.seen,

@@ -247,3 +247,29 @@ pub fn index_out_of_range(ranks: &Ranks) -> Result<()> {
     kernel.launch(tensors.args(false))?.wait()?;
     check_guards(&world)
 }
+
+/// Bags that end before they begin, or beyond the indices, are named by list and offset.
+pub fn offset_out_of_range(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let size = Size { tables: 2, batch: 100, d: 64, longest: 12 };
+    let mut problem = Problem::random(ranks.count(), size, false, 1);
+    let kernel = embedding_all_to_all::load(&world)?;
+    let indices = problem.indices.iter().map(Vec::len).max().unwrap_or(0) as u32;
+    // Offset 40 of the second list.
+    let at = 101 + 40;
+    let right = problem.offsets[0][at];
+    for (wrong, named) in [(indices + 1, 40), (0, 40)] {
+        problem.offsets[0][at] = wrong;
+        match kernel.launch(problem.tensors::<f32>(&world)?.args(false))?.wait() {
+            Err(Error::Fault(fault)) => {
+                ensure!((fault.kind, fault.rank) == (FaultKind::BadOffset, 0), "{fault}");
+                ensure!(fault.word == [1, named] && (fault.seen, fault.expected) == (wrong, indices), "{fault}");
+            }
+            Err(error) => return Err(error.into()),
+            Ok(()) => bail!("a bag that ends at {wrong} of {indices} indices was pooled"),
+        }
+    }
+    problem.offsets[0][at] = right;
+    kernel.launch(problem.tensors::<f32>(&world)?.args(false))?.wait()?;
+    check_guards(&world)
+}

@@ -114,7 +114,14 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 1, one_sided::blocks<f32>, one_sided::blocks<bf16>, one_sided::tiles<f32>);
     elements!(cases, 1, one_sided::tiles);
     each!(cases, 1, embedding::ragged<f32>, embedding::ragged<bf16>, embedding::ragged<f16>);
-    each!(cases, 1, embedding::of_any_size<f32>, embedding::of_any_size<bf16>, embedding::index_out_of_range);
+    each!(
+        cases,
+        1,
+        embedding::of_any_size<f32>,
+        embedding::of_any_size<bf16>,
+        embedding::index_out_of_range,
+        embedding::offset_out_of_range
+    );
     each!(cases, 1, embedding::in_a_row);
     each!(cases, 1, one_sided::barriers);
     each!(cases, 2, one_sided::out_of_range, one_sided::never_held, one_sided::too_narrow);

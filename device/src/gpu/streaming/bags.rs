@@ -5,7 +5,7 @@ use super::role::Streaming;
 use crate::element::Element;
 use crate::gpu::ampere::area::Area;
 use crate::gpu::cta::Config;
-use crate::gpu::fault::bad_index;
+use crate::gpu::fault::{bad_index, bad_offset};
 use crate::memory::word;
 use crate::place::MatrixPlace;
 use crate::ptx::Accumulator;
@@ -25,6 +25,9 @@ impl<C: Config> Streaming<'_, '_, C> {
             let row = seat.row + held as u32;
             if row < bags.count {
                 let [begin, end] = bags.range(bags.first + row);
+                if !bags.holds([begin, end]) {
+                    bad_offset([bags.list, bags.first + row + 1], end, bags.indices.columns);
+                }
                 let sums = sum::<E>(&area, seat.byte::<E>(), bags, [begin, end]);
                 let divisor = if bags.mean && end > begin { (end - begin) as f32 } else { 1.0 };
                 held::set::<f32, S>(&mut tile, held, sums.map(|(low, high)| (low / divisor, high / divisor)));
