@@ -185,7 +185,11 @@ impl<E: Element, const M: usize, R: Role> Clone for Panel<'_, E, M, R> {
 impl<E: Element, const M: usize, R: Role> Copy for Panel<'_, E, M, R> {}
 
 /// `A·Bᵀ`: every row of `a` times every row of `b`, over all their columns, accumulated in `f32`.
+///
+/// # Panics
+/// On simulated ranks: they have different numbers of columns. On GPUs those of `a` count.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn matmul<'c, E: MatmulElement, const M: usize, const N: usize, R: Role>(
     a: Panel<'c, E, M, R>,
     b: Panel<'c, E, N, R>,
@@ -193,5 +197,7 @@ pub fn matmul<'c, E: MatmulElement, const M: usize, const N: usize, R: Role>(
 where
     Shape<M, N>: TileShape,
 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    assert_eq!(a.place.columns(), b.place.columns(), "both operands of a product have the same number of columns");
     Tile::from_fragment(a.role, a.role.matmul::<E, M, N>(&a.place, &b.place))
 }

@@ -103,8 +103,8 @@ use proc_macro::TokenStream;
 /// # One-sided operations
 /// `x.on(rank)` is what a symmetric matrix is on a rank, `x.here()` what it is on this one:
 ///
-/// * `.load([i, j])`, `.tile([i, j]).store(tile)` and `.add([i, j], &tile)`: a tile, straight from and to registers.
-///   `.columns_from(first, count)` is a part of it, whose tiles are counted from `first` on.
+/// * `.load::<M, N>([i, j]).read()`, `.tile([i, j]).store(tile)` and `.add([i, j], &tile)`: a tile, straight from and to
+///   registers. What lies outside of the matrix is not stored, and reads as anything. `.columns_from(first, count)` is a part of it, whose tiles are counted from `first` on.
 /// * `.word([row, column])`: one word. `.load(order, scope)`, `.store(value, order, scope)`, `.fetch_add(value, order, scope)` and
 ///   `sub`, `min`, `max`, `and`, `or` and `xor`, `.exchange(…)`, `.compare_exchange(expected, new, order, scope)`;
 ///   `.wait_until(Comparison::AtLeast, value)`. Orders are `Relaxed`, `Acquire`, `Release` and `AcqRel`, scopes `Cta`,
@@ -115,6 +115,9 @@ use proc_macro::TokenStream;
 ///
 /// `counts.barrier(row, Group::ALL)`, on a `Symmetric<u64>`, waits until the tiles that name this row have come so far on all ranks,
 /// or on those of another `Group`. A launch that takes symmetric matrices ends on all ranks together.
+///
+/// Words, blocks and ranks that don't exist are faults. Nothing finds accesses that no signal, word or barrier puts in order: on
+/// simulated ranks races are found in channels alone. `examples/src/ring.rs` is a whole kernel.
 ///
 /// `table.pool([i, j], &Bags::new(offsets, list, indices))` is a tile of the sums of a matrix's rows by ragged bags.
 ///
