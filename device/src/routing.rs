@@ -53,6 +53,14 @@ pub struct RoutingPlace {
 }
 
 impl RoutingPlace {
+    /// Whether these are as large as the routing says, so that nothing beyond them is read or written.
+    #[inline(always)]
+    pub fn fits(&self, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) -> bool {
+        let RoutingSize { rows, choices: each, groups, .. } = self.size;
+        let of_rows = choices.columns == each && weights.columns == each && choices.rows == weights.rows;
+        of_rows && choices.rows <= rows && loads.rows > 0 && loads.columns >= groups
+    }
+
     /// The slot of a rank's table, which goes to every rank.
     #[inline(always)]
     pub fn table(&self, source: u32) -> SlotPlace {
@@ -232,11 +240,21 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     /// rows each group of all ranks gets.
     ///
     /// A rank that gets more rows than it has room for gives the launch up on all.
+    ///
+    /// # Panics
+    /// `choices` and `weights` have not as many columns as the routing has choices, or more rows than it has; or `loads`
+    /// fewer columns than it has groups.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn arrange(self, choices: &Matrix<'c, u32, R>, weights: &Matrix<'c, f32, R>, loads: &mut Matrix<'c, u32, R>)
     where
         D: SendPort,
     {
+        #[cfg(not(target_arch = "nvptx64"))]
+        assert!(
+            self.place.fits(&choices.arg, &weights.arg, &loads.arg),
+            "the matrices are not as large as the routing"
+        );
         self.role.arrange(&self.place, &choices.arg, &weights.arg, &loads.arg);
     }
 

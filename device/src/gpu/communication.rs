@@ -206,7 +206,8 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     /// The math warpgroups fill the table and, once all tables are there, the arrangement.
     #[inline(always)]
-    fn arrange(&self, routing: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {
+    fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        assert!(routing.fits(choices, weights, loads));
         let head = self.cta.head;
         let table = routing.table(anew(head.rank));
         self.signals.await_receivers(&table);

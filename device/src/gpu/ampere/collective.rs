@@ -385,7 +385,10 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         let threads = ampere::threads(C::ROWS);
         let team = Team { thread: Thread::this().index, threads, shared: self.buffer() };
         let sync = || unsafe { sync_threads() };
-        self.together(|| self.signals.await_receivers(&table));
+        self.together(|| {
+            assert!(routing.fits(choices, weights, loads));
+            self.signals.await_receivers(&table);
+        });
         unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
         self.leave(None, Some(&table));
         self.together(|| {
