@@ -14,7 +14,7 @@ mod setting;
 mod tokens;
 
 use std::env;
-use std::path::Path;
+use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
 use syn::Item;
@@ -38,6 +38,8 @@ pub struct DeviceCode {
     /// The environment variable with the path of all of it. Each kernel's own is in a file beside that, with the kernel's name
     /// added.
     pub variable: String,
+    /// What that variable says, where the files are looked at: code is taken to hold every kernel otherwise.
+    pub path: Option<PathBuf>,
 }
 
 /// The targets that code may have been compiled for, preferred ones first: variants of `entwine::spec::Target`, and what
@@ -47,7 +49,10 @@ const TARGETS: [(&str, &str); 2] = [("Sm90a", "SM_90A"), ("Sm80", "SM_80")];
 impl Build {
     /// What cargo and `entwine_build::compile()` say.
     pub fn from_environment() -> Self {
-        let codes = DeviceCode::all().filter(|code| env::var_os(&code.variable).is_some());
+        let codes = DeviceCode::all().filter_map(|code| {
+            let path = env::var_os(&code.variable)?.into();
+            Some(DeviceCode { path: Some(path), ..code })
+        });
         Build { crate_name: env::var("CARGO_PKG_NAME").unwrap_or_default(), codes: codes.collect() }
     }
 }
@@ -55,8 +60,12 @@ impl Build {
 impl DeviceCode {
     /// Whether a kernel, named as its entries begin, is in it. One that is compiled for hosts alone is not, in a test say.
     fn has(&self, kernel: &str) -> bool {
-        let file = env::var(&self.variable).map(|path| format!("{path}.{kernel}"));
-        file.map_or(true, |file| Path::new(&file).exists())
+        self.path.as_ref().is_none_or(|path| {
+            let mut file = path.clone().into_os_string();
+            file.push(".");
+            file.push(kernel);
+            PathBuf::from(file).exists()
+        })
     }
 
     /// All that there can be.
@@ -66,6 +75,7 @@ impl DeviceCode {
                 target,
                 timeline,
                 variable: format!("ENTWINE_PTX_{name}{suffix}"),
+                path: None,
             })
         })
     }

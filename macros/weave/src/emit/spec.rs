@@ -41,7 +41,7 @@ pub fn specification(kernel: &Kernel, variants: &[Variant], build: &Build) -> To
     }
 }
 
-fn code(DeviceCode { target, timeline, variable }: &DeviceCode, kernel: &str) -> TokenStream {
+fn code(DeviceCode { target, timeline, variable, .. }: &DeviceCode, kernel: &str) -> TokenStream {
     let target = Ident::new(target, Span::call_site());
     let extension = format!(".{kernel}");
     quote! {
