@@ -30,11 +30,16 @@ pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
             );
         }
     }
-    Scatters { stage, kernel, errors }.visit_block(&stage.function.block);
+    let mut scatters = Scatters { stage, kernel, errors, found: false };
+    scatters.visit_block(&stage.function.block);
+    // A stage that scatters and is no mover's has had its error.
+    if stage.moved || scatters.found {
+        return;
+    }
     for parameter in &stage.parameters {
         let Binding::Matrix { argument, .. } = parameter.binding else { continue };
         let lent = kernel.matrix(&kernel.arguments[argument].name).is_some_and(|(_, matrix)| matrix.lent);
-        if lent && !stage.moved {
+        if lent {
             errors.at(
                 &parameter.written,
                 format!("`{}` is lent to other ranks: it is read in a stage with `carrier = mover`", parameter.name),
@@ -48,6 +53,8 @@ struct Scatters<'a> {
     stage: &'a Stage,
     kernel: &'a Kernel,
     errors: &'a Errors,
+    /// Something is.
+    found: bool,
 }
 
 impl Scatters<'_> {
@@ -76,6 +83,7 @@ impl Scatters<'_> {
 impl<'ast> Visit<'ast> for Scatters<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         if call.method == "scatter" && self.is_routing(&call.receiver) {
+            self.found = true;
             self.check(call);
         }
         visit::visit_expr_method_call(self, call);
