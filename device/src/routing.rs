@@ -1,6 +1,6 @@
 //! Routings: which rows go to which groups, of whatever rank, and where they come to lie there.
 //!
-//! Each rank numbers the rows that choose a group, group by group, and tells every rank in a *table*. From all tables a
+//! Each rank lists the rows that choose a group, group by group, and tells every rank in a *table*. From all tables a
 //! rank knows the *arrangement* of its own groups' rows: group after group, in blocks of rows that belong to one group;
 //! in a group its own rows first, then those of the ranks after it in turn, each rank's in their order. All of it lies
 //! in a channel: a slot for each rank's table, and a last one for the arrangement, which stays on its rank.
@@ -99,17 +99,17 @@ impl RoutingPlace {
 /// What a table says of a choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The group, and the row's number among those of its rank that chose it; or [`NOWHERE`].
+    /// The group, and the place of the choice in its rank's list; or [`NOWHERE`].
     what: u32,
     /// The address of the weight.
     weight: u64,
 }
 
 impl Entry {
-    /// The entry of a choice of `group`, whose row is the `number`-th of its rank there.
+    /// The entry of a choice of `group`, which is the `position`-th of its rank's list.
     #[inline(always)]
-    pub fn packed(group: u32, number: u32) -> u32 {
-        group << NUMBER_BITS | number
+    pub fn packed(group: u32, position: u32) -> u32 {
+        group << POSITION_BITS | position
     }
 
     /// The weight.
@@ -151,18 +151,37 @@ impl Arrangement {
     #[inline(always)]
     fn block(&self, block: u32) -> u64 {
         let RoutingSize { groups, .. } = self.place.size;
-        self.at + 4 * (starts(groups, self.world) as u64 + block as u64 * BLOCK as u64)
+        self.at + 4 * (blocks(groups, self.world) as u64 + block as u64 * BLOCK as u64)
+    }
+
+    /// Where the rows of a rank start in a group; for `world` in place of a rank, where the group's end.
+    #[inline(always)]
+    pub fn start(&self, source: u32, group: u32) -> u32 {
+        word(self.at + 4 * (starts(self.place.size.groups, self.world) + source * self.each() + group) as u64)
+    }
+
+    /// The rows of a group.
+    #[inline(always)]
+    pub fn rows_of_group(&self, group: u32) -> u32 {
+        // Its first rows are this rank's own.
+        self.start(self.world, group) - self.start(self.rank, group)
+    }
+
+    #[inline(always)]
+    fn each(&self) -> u32 {
+        groups_each(self.place.size.groups, self.world)
     }
 
     /// The rows of a rank.
     #[inline(always)]
     pub fn rows_of(&self, source: u32) -> Routed {
-        let RoutingSize { choices, groups, .. } = self.place.size;
-        let (epoch, each) = (word(self.at + 4), groups_each(groups, self.world));
+        let RoutingSize { rows, choices, groups, .. } = self.place.size;
+        let (epoch, each) = (word(self.at + 4), self.each());
         let table = self.region + self.place.table(source).data_offset(source, epoch);
         Routed {
-            entries: table + 4 * counts(groups) as u64,
-            starts: self.at + 4 * (HEADER + source * each) as u64,
+            entries: table + 4 * entries(groups) as u64,
+            list: table + 4 * list(rows, choices, groups),
+            distances: self.at + 4 * (HEADER + source * each) as u64,
             choices,
             first: self.rank * each,
             each,
@@ -175,12 +194,23 @@ impl Arrangement {
 pub struct Routed {
     /// Address of the rank's entries.
     entries: u64,
-    /// Address of where its rows start in each group.
-    starts: u64,
+    /// Address of its list.
+    list: u64,
+    /// Address of how far its list is from where the rows lie, in each group.
+    distances: u64,
     choices: u32,
     /// This rank's groups.
     first: u32,
     each: u32,
+}
+
+/// Where a choice's row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its group, among this rank's.
+    pub group: u32,
+    /// The row at which it lies.
+    pub row: u32,
 }
 
 impl Routed {
@@ -192,31 +222,43 @@ impl Routed {
         Entry { what: word(entry), weight: entry + 4 }
     }
 
-    /// The row at which what chose lies here, if its group is one of this rank's.
+    /// Where the row of a choice lies, if its group is one of this rank's.
     #[inline(always)]
-    pub fn place(&self, entry: &Entry) -> Option<u32> {
-        let group = (entry.what >> NUMBER_BITS).wrapping_sub(self.first);
+    pub fn place(&self, entry: &Entry) -> Option<Placed> {
+        let group = (entry.what >> POSITION_BITS).wrapping_sub(self.first);
         if entry.what == NOWHERE || group >= self.each {
             return None;
         }
-        Some(word(self.starts + 4 * group as u64) + (entry.what & (MAX_CHOICES - 1)))
+        let row = (entry.what & (MAX_CHOICES - 1)).wrapping_add(self.distance(group));
+        Some(Placed { group, row })
+    }
+
+    /// The row of the rank that lies at a row of the arrangement which belongs to the rank and the group.
+    #[inline(always)]
+    pub fn row_at(&self, row: u32, group: u32) -> u32 {
+        word(self.list + 4 * row.wrapping_sub(self.distance(group)) as u64)
+    }
+
+    #[inline(always)]
+    fn distance(&self, group: u32) -> u32 {
+        word(self.distances + 4 * group as u64)
     }
 }
 
 /// Rows to be copied to where an arrangement has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Scattered {
-    /// The rank whose rows they are.
-    pub source: u32,
-    /// The first row.
+    /// The first row, as they are arranged: it and those after it belong to one block.
     pub first: u32,
-    /// Their number, as far as there are so many.
+    /// Their number, as far as the block has so many.
     pub count: u32,
+    /// The block.
+    pub block: u32,
     /// The matrix that they lie in, as this rank has its own.
     pub from: MatrixArg,
     /// The matrix that they are copied to.
     pub to: MatrixArg,
-    /// A slot of the gates, which are by block.
+    /// A slot of the gates, which are by group.
     pub gate: SlotPlace,
 }
 
@@ -285,20 +327,24 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
         self.arrangement().group(block)
     }
 
-    /// Copies `ROWS` rows of `source` from row `index · ROWS` on, as far as there are so many, from its matrix `from` to
-    /// wherever they belong in this rank's `to`, each once over the link, and counts each in the gate of its block.
+    /// Copies what belongs into `ROWS` rows of a block, those from row `part · ROWS` on, from whatever rank's matrix `from` it
+    /// lies in to this rank's `to`. A row that several groups chose is copied to all of its places with the first, so that it
+    /// crosses the link once. Each is counted in the gate of its group.
+    ///
+    /// Products of a group that begin together read its weights together: that is why gates are by group, and why rows come
+    /// group after group.
     #[inline(always)]
     pub fn scatter<const ROWS: u32, E: Element, G: Channel<Item = GateItem, Index = [u32; 1]>>(
         &self,
-        [source, index]: [u32; 2],
+        [block, part]: [u32; 2],
         from: &Matrix<'c, E, R>,
         to: &mut Matrix<'c, E, R>,
         gates: Port<'c, G, Send, R>,
     ) where
         D: ReceivePort,
     {
-        let gate = gates.slot([0]).place();
-        let rows = Scattered { source, first: index * ROWS, count: ROWS, from: from.arg, to: to.arg, gate };
+        let (gate, first) = (gates.slot([0]).place(), block * self.place.size.block_rows + part * ROWS);
+        let rows = Scattered { first, count: ROWS, block, from: from.arg, to: to.arg, gate };
         self.role.scatter::<E>(&self.place, &rows);
     }
 

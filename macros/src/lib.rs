@@ -65,9 +65,11 @@ use proc_macro::TokenStream;
 ///
 /// * `name.blocks()` is their number, `name.group(block)` the group of one, counted from the rank's first. With
 ///   `within = name`, the first axis of a stage's grid has as many tiles; the extent that is written there is an upper bound.
-/// * `name.scatter::<ROWS, _, _>([rank, index], x, rows, gates)` copies `ROWS` rows of a rank's `x` to their places in this
-///   rank's `rows`, each once over the link, and counts each in the gate of its block. It is for `carrier = mover`, and
-///   `x` is marked `#[lent]`: other ranks read it, and a rank's launch ends when they have.
+/// * `name.scatter::<ROWS, _, _>([block, part], x, rows, gates)` copies what belongs into `ROWS` rows of a block, from row
+///   `part · ROWS` on, to this rank's `rows`, from whatever rank's `x` it lies in: with the first of a row's places to all of
+///   them, so that each crosses the link once. It counts each in the gate of its group. The stage has
+///   `grid = [c / BM, BM / ROWS], within = name, carrier = mover`, and `x` is marked `#[lent]`: other ranks read it, and a
+///   rank's launch ends when they have.
 /// * `name.weighted_sum([rank, row, column], y)` is a tile of the sums, for rows of a rank, of what this rank's groups made
 ///   of them, which lies in `y`.
 ///

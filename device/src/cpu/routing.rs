@@ -11,7 +11,7 @@ use crate::layout::routing::*;
 use crate::memory::word;
 use crate::order::tiles;
 use crate::place::{MatrixPlace, SlotPlace};
-use crate::routing::{Entry, RoutingPlace, RoutingSize, Scattered};
+use crate::routing::{Entry, Placed, RoutingPlace, RoutingSize, Scattered};
 use crate::shape::TileShape;
 
 fn set(address: u64, value: u32) {
@@ -25,43 +25,64 @@ fn words(matrix: &MatrixArg, columns: u32) -> impl Iterator<Item = u32> {
     (0..matrix.rows).flat_map(move |index| (0..columns).map(move |column| word(row(index) + 4 * column as u64)))
 }
 
-/// This rank's table: rows for each group, then its entries.
+/// This rank's table: rows for each group, and for those before it; then its entries, and the list.
 fn table(size: &RoutingSize, choices: &MatrixArg, weights: &MatrixArg) -> Vec<u32> {
-    let entries = size.rows as usize * size.choices as usize;
-    let first = counts(size.groups) as usize;
-    let mut table = std::vec![NOWHERE; first + entries * ENTRY as usize];
-    table[..first].fill(0);
-    let chosen = words(choices, size.choices).zip(words(weights, size.choices));
-    for (index, (group, weight)) in chosen.enumerate().filter(|(_, (group, _))| *group < size.groups) {
-        let number = &mut table[group as usize];
-        *number += 1;
-        let what = Entry::packed(group, *number - 1);
-        let entry = first + index * ENTRY as usize;
-        table[entry..entry + 2].copy_from_slice(&[what, weight]);
+    let total = size.rows as usize * size.choices as usize;
+    let (first_entry, first_listed) =
+        (entries(size.groups) as usize, list(size.rows, size.choices, size.groups) as usize);
+    let mut table = std::vec![NOWHERE; first_listed + total];
+    let of_choices = words(choices, size.choices).zip(words(weights, size.choices)).enumerate();
+    let chosen: Vec<_> = of_choices.filter(|(_, (group, _))| *group < size.groups).collect();
+    let (counts, firsts) = table[..first_entry].split_at_mut(numbers(size.groups) as usize);
+    counts.fill(0);
+    chosen.iter().for_each(|(_, (group, _))| counts[*group as usize] += 1);
+    let mut before = 0;
+    for (first, count) in firsts.iter_mut().zip(counts) {
+        *first = before;
+        before += *count;
+    }
+    let mut next = firsts.to_vec();
+    for (index, (group, weight)) in chosen {
+        let position = next[group as usize];
+        next[group as usize] += 1;
+        let entry = first_entry + index * ENTRY as usize;
+        table[entry..entry + 2].copy_from_slice(&[Entry::packed(group, position), weight]);
+        table[first_listed + position as usize] = index as u32 / size.choices;
     }
     table
 }
 
+/// What the tables say of a rank's rows for a group: how many there are, and how many for the groups before.
+#[derive(Clone, Copy)]
+struct Listed {
+    count: u32,
+    before: u32,
+}
+
 /// This rank's arrangement, and the number of its blocks, which are left out if there are too many.
-fn arrangement(cta: &Cta, size: &RoutingSize, count: impl Fn(u32, u32) -> u32) -> (Vec<u32>, u32) {
+fn arrangement(cta: &Cta, size: &RoutingSize, listed: impl Fn(u32, u32) -> Listed) -> (Vec<u32>, u32) {
     let Head { rank, world, .. } = *cta.head();
     let each = groups_each(size.groups, world);
-    let mut words = std::vec![0; starts(size.groups, world) as usize];
-    let mut blocks = 0;
+    let mut words = std::vec![0; blocks(size.groups, world) as usize];
+    let mut all = 0;
     for group in 0..each {
-        let mut rows = 0;
+        let mut row = all * size.block_rows;
         for source in (rank..world).chain(0..rank) {
-            words[(HEADER + source * each + group) as usize] = blocks * size.block_rows + rows;
-            rows += count(source, rank * each + group);
+            let Listed { count, before } = listed(source, rank * each + group);
+            words[(starts(size.groups, world) + source * each + group) as usize] = row;
+            words[(HEADER + source * each + group) as usize] = row.wrapping_sub(before);
+            row += count;
         }
+        words[(starts(size.groups, world) + world * each + group) as usize] = row;
+        let rows = row - all * size.block_rows;
         for block in 0..tiles(rows, size.block_rows) {
             words.extend([group, size.block_rows.min(rows - block * size.block_rows)]);
         }
-        blocks += tiles(rows, size.block_rows);
+        all += tiles(rows, size.block_rows);
     }
-    words[0] = blocks;
+    words[0] = all;
     words[1] = cta.epoch();
-    (words, blocks)
+    (words, all)
 }
 
 pub(super) fn arrange(cta: &Cta, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
@@ -74,14 +95,17 @@ pub(super) fn arrange(cta: &Cta, routing: &RoutingPlace, choices: &MatrixArg, we
     };
     cta.send(&routing.table(rank), |_, data| write(&table, data));
     let tables: Vec<_> = (0..world).map(|source| cta.receive(&routing.table(source))).collect();
-    let count = |source: u32, group: u32| match group < size.groups {
-        true => word(tables[source as usize] + 4 * group as u64),
-        false => 0,
+    let listed = |source: u32, group: u32| {
+        let number = |index: u32| word(tables[source as usize] + 4 * index as u64);
+        match group < size.groups {
+            true => Listed { count: number(group), before: number(numbers(size.groups) + group) },
+            false => Listed { count: 0, before: 0 },
+        }
     };
     for group in 0..size.groups {
-        set(loads.data + 4 * group as u64, (0..world).map(|source| count(source, group)).sum());
+        set(loads.data + 4 * group as u64, (0..world).map(|source| listed(source, group).count).sum());
     }
-    let (words, blocks) = arrangement(cta, size, count);
+    let (words, blocks) = arrangement(cta, size, listed);
     let slot = routing.arrangement(cta.head());
     if blocks > size.blocks() {
         cta.overflow(&slot, blocks, size.blocks());
@@ -90,19 +114,28 @@ pub(super) fn arrange(cta: &Cta, routing: &RoutingPlace, choices: &MatrixArg, we
 }
 
 pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scattered) {
-    let Scattered { source, first, count, from, to, gate } = *rows;
+    let Scattered { first, count, block, from, to, gate } = *rows;
+    let Head { rank, world, .. } = *cta.head();
     let arranged = routing.arranged(cta.head());
-    cta.await_lender(source);
-    let (from, routed) = (on_rank(&from, source), arranged.rows_of(source));
-    for row in first..(first + count).min(routing.size.rows) {
-        for choice in 0..routing.size.choices {
-            let Some(place) = routed.place(&routed.entry(row, choice)) else { continue };
+    let group = arranged.group(block);
+    let end = block * routing.size.block_rows + arranged.rows(block);
+    for row in first..(first + count).min(end) {
+        let sources = (rank..world).chain(0..rank);
+        let source = sources.filter(|source| arranged.start(*source, group) <= row).last();
+        let source = source.expect("a group's rows start with those of some rank");
+        cta.await_lender(source);
+        let (from, routed) = (on_rank(&from, source), arranged.rows_of(source));
+        let chosen = routed.row_at(row, group);
+        let places = || (0..routing.size.choices).filter_map(|choice| routed.place(&routed.entry(chosen, choice)));
+        if places().any(|place| place.row < row) {
+            continue;
+        }
+        for Placed { group, row } in places() {
             let at = |matrix: MatrixArg, row: u32| MatrixPlace { matrix, part: 0, row, column: 0 };
             let columns = from.columns as usize;
-            let elements = Window::<E>::matrix(&at(from, row)).read(1, 0, columns);
-            Window::<E>::matrix(&at(to, place)).write(&elements, columns);
-            let block = place / routing.size.block_rows;
-            cta.arrive(&SlotPlace { index: [block, 0, 0, 0], ..gate }, arranged.rows(block));
+            let elements = Window::<E>::matrix(&at(from, chosen)).read(1, 0, columns);
+            Window::<E>::matrix(&at(to, row)).write(&elements, columns);
+            cta.arrive(&SlotPlace { index: [group, 0, 0, 0], ..gate }, arranged.rows_of_group(group));
         }
     }
 }
@@ -119,8 +152,8 @@ pub(super) fn weighted_sum<E: Element, S: TileShape>(
     for (row, sums) in (row..routing.size.rows).zip(sums.chunks_exact_mut(S::COLUMNS)) {
         for choice in 0..routing.size.choices {
             let entry = routed.entry(row, choice);
-            let Some(place) = routed.place(&entry) else { continue };
-            let part = Window::<E>::matrix(&MatrixPlace { row: place, ..*from }).read(1, 0, S::COLUMNS);
+            let Some(Placed { row, .. }) = routed.place(&entry) else { continue };
+            let part = Window::<E>::matrix(&MatrixPlace { row, ..*from }).read(1, 0, S::COLUMNS);
             for (sum, element) in sums.iter_mut().zip(part) {
                 *sum += entry.weight() * element.to_f32();
             }

@@ -267,7 +267,8 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     /// tables then, nothing is written outside of the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
-        let team = Team { thread: self.cta.thread() - 128, threads: 128 * C::WARPGROUPS, shared: self.cta.staging() };
+        let (thread, threads) = (self.cta.thread() - 128, 128 * C::WARPGROUPS);
+        let team = Team { thread, threads, shared: self.cta.staging(), room: C::STAGING };
         let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };
         self.take_staging();
         unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };

@@ -20,8 +20,10 @@ pub(super) struct Team {
     pub thread: u32,
     /// Their number, a multiple of 32.
     pub threads: u32,
-    /// Shared address of a word for each warp and group.
+    /// Shared address of the memory.
     pub shared: u32,
+    /// Its bytes.
+    pub room: u32,
 }
 
 /// The choices of a rank, in their order.
@@ -32,22 +34,36 @@ struct Choices {
 }
 
 impl Choices {
-    /// The offset of a choice's row, and its column; `None` for a row that this rank doesn't have.
+    /// A choice's row, and its column; `None` for a row that this rank doesn't have.
     #[inline(always)]
     fn place(&self, index: u32) -> Option<(u32, u32)> {
         let row = index.checked_div(anew(self.size.choices)).unwrap_or(0);
         (row < self.choices.rows).then_some((row, index - row * self.size.choices))
     }
 
-    /// The group of a choice below `end`.
+    /// A choice below `end`.
     #[inline(always)]
-    fn group(&self, index: u32, end: u32) -> u32 {
-        let place = if index < end { self.place(index) } else { None };
-        match place {
-            Some(place) => element(&self.choices, place),
-            None => NOWHERE,
+    fn choice(&self, index: u32, end: u32) -> Choice {
+        match if index < end { self.place(index) } else { None } {
+            Some((row, column)) => Choice { group: element(&self.choices, (row, column)), row, column },
+            None => Choice { group: NOWHERE, row: 0, column: 0 },
         }
     }
+}
+
+/// A choice: its group, and where it stands.
+#[derive(Clone, Copy)]
+struct Choice {
+    group: u32,
+    row: u32,
+    column: u32,
+}
+
+/// A routing's sizes, of which what is computed here is not kept for later: products need the registers.
+#[inline(always)]
+pub(super) fn anew_size(routing: &RoutingPlace) -> RoutingSize {
+    let RoutingSize { rows, choices, groups, capacity, block_rows } = routing.size;
+    RoutingSize { rows: anew(rows), choices: anew(choices), groups: anew(groups), capacity, block_rows }
 }
 
 /// The word at a row and a column.
@@ -74,7 +90,38 @@ impl Team {
         every(self.thread, count, self.threads, f);
     }
 
-    /// Writes this rank's table on every rank: how many of its rows choose each group, and which number each has there.
+    /// The warps that count: as many as have room for a counter of each group, and for another number of each.
+    #[inline(always)]
+    fn counting(&self) -> u32 {
+        (self.threads / 32).min(self.room / (4 * MAX_GROUPS) - 1)
+    }
+
+    /// Replaces each of `count` numbers by the sum of those before it. The sum of all.
+    ///
+    /// # Safety
+    /// All lanes of a warp must come here together, `at` being the shared address of a number.
+    #[inline(always)]
+    unsafe fn add_up(&self, count: u32, at: impl Fn(u32) -> u32) -> u32 {
+        let (lane, mut before) = (self.thread % 32, 0);
+        every(0, count, 32, |first| {
+            let index = first + lane;
+            let number = if index < count { unsafe { load_shared(at(index)) } } else { 0 };
+            let mut sum = number;
+            let mut step = 1;
+            while step < 32 {
+                let other = unsafe { shuffle(sum, lane.wrapping_sub(step)) };
+                sum += if lane >= step { other } else { 0 };
+                step = anew(2 * step);
+            }
+            if index < count {
+                unsafe { store_shared(at(index), before + sum - number) };
+            }
+            before += unsafe { shuffle(sum, 31) };
+        });
+        before
+    }
+
+    /// Writes this rank's table on every rank: how many of its rows choose each group, and the list of them.
     ///
     /// Each warp counts its part of the choices, group by group; then all parts before its own are known to each, and it
     /// goes through them again.
@@ -90,18 +137,21 @@ impl Team {
         weights: &MatrixArg,
         sync: impl Fn(),
     ) {
-        let (head, size) = (cta.head, routing.size);
+        let (head, size) = (cta.head, anew_size(routing));
         let choices = Choices { choices: *choices, size };
-        let (warp, warps, lane) = (self.thread / 32, self.threads / 32, self.thread % 32);
+        let (warp, warps, lane) = (self.thread / 32, self.counting(), self.thread % 32);
         let counter = |warp: u32, group: u32| self.shared + 4 * (warp * size.groups + group);
+        // What is before a group in the list lies behind the counters.
+        let before = |group: u32| counter(warps, group);
         self.share_out(warps * size.groups, |index| unsafe { store_shared(self.shared + 4 * index, 0) });
         sync();
         let total = size.rows * size.choices;
-        let each = tiles(total, self.threads) * 32;
+        let each = tiles(total, 32 * warps) * 32;
         let start = if warp * each < total { warp * each } else { total };
         let end = if total - start < each { total } else { start + each };
 
-        self.for_choices(&choices, start, end, |_, group| {
+        let group_alone = |index: u32| choices.choice(index, end).group;
+        self.for_choices(start, end, group_alone, |_, group| {
             let same = unsafe { lanes_with_same(group) };
             if group < size.groups && same.trailing_zeros() == lane {
                 let at = counter(warp, group);
@@ -110,61 +160,83 @@ impl Team {
             unsafe { sync_warp() };
         });
         sync();
-        let offset = routing.table(head.rank).data_offset(head.rank, cta.epoch());
         self.share_out(size.groups, |group| {
-            let mut before = 0;
+            let mut count = 0;
             every(0, warps, 1, |warp| {
                 let at = counter(warp, group);
                 unsafe {
                     let here = load_shared(at);
-                    store_shared(at, before);
-                    before += here;
+                    store_shared(at, count);
+                    count += here;
                 }
             });
-            every(0, head.world, 1, |rank| unsafe {
-                store_global(cta.region_of(rank) + offset + 4 * group as u64, before);
-            });
+            unsafe { store_shared(before(group), count) };
         });
+        let offset = routing.table(head.rank).data_offset(head.rank, cta.epoch());
+        let tell = |at: u64, value: u32| {
+            every(0, head.world, 1, |rank| unsafe { store_global(cta.region_of(rank) + offset + at, value) });
+        };
+        let tell_numbers = |first: u32| {
+            self.share_out(size.groups, |group| {
+                tell(4 * (first + group) as u64, unsafe { load_shared(before(group)) })
+            });
+        };
         sync();
-        let entries = offset + 4 * counts(size.groups) as u64;
-        self.for_choices(&choices, start, end, |index, group| {
+        tell_numbers(0);
+        sync();
+        if warp == 0 {
+            unsafe { self.add_up(size.groups, before) };
+        }
+        sync();
+        tell_numbers(numbers(size.groups));
+        let first_entry = 4 * entries(size.groups) as u64;
+        let first_listed = 4 * list(size.rows, size.choices, size.groups);
+        let with_weight = |index: u32| {
+            let choice = choices.choice(index, end);
+            let weight = if choice.group < size.groups { element(weights, (choice.row, choice.column)) } else { 0 };
+            (choice.group, choice.row, weight)
+        };
+        self.for_choices(start, end, with_weight, |index, (group, row, weight)| {
             let same = unsafe { lanes_with_same(group) };
             let chooses = group < size.groups;
             let at = counter(warp, if chooses { group } else { 0 });
-            let before = unsafe { load_shared(at) };
-            let number = before + (same & ((1 << lane) - 1)).count_ones();
+            let here = unsafe { load_shared(at) };
             unsafe { sync_warp() };
             if chooses && same.trailing_zeros() == lane {
-                unsafe { store_shared(at, before + same.count_ones()) };
+                unsafe { store_shared(at, here + same.count_ones()) };
             }
             unsafe { sync_warp() };
             if index < end {
-                let what = if chooses { Entry::packed(group, number) } else { NOWHERE };
-                let weight = if chooses { choices.place(index).map_or(0, |place| element(weights, place)) } else { 0 };
+                let number = here + (same & ((1 << lane) - 1)).count_ones();
+                let position = number + if chooses { unsafe { load_shared(before(group)) } } else { 0 };
+                let what = if chooses { Entry::packed(group, position) } else { NOWHERE };
                 every(0, head.world, 1, |rank| {
-                    let to = cta.region_of(rank) + entries + 4 * (index * ENTRY) as u64;
-                    unsafe { store_global_u32x2(to, [what, weight]) };
+                    let table = cta.region_of(rank) + offset;
+                    unsafe { store_global_u32x2(table + first_entry + 4 * (index * ENTRY) as u64, [what, weight]) };
+                    if chooses {
+                        unsafe { store_global(table + first_listed + 4 * position as u64, row) };
+                    }
                 });
             }
         });
     }
 
-    /// Calls `each` with the index and the group of every choice from `start` to `end`, a warp's lanes side by side; beyond
-    /// the end with a group that there is not.
+    /// Calls `each` with the index of every choice from `start` to `end` and what was looked up for it, a warp's lanes side by
+    /// side; beyond the end with a choice that there is not.
     #[inline(always)]
-    fn for_choices(&self, choices: &Choices, start: u32, end: u32, each: impl Fn(u32, u32)) {
+    fn for_choices<L: Copy>(&self, start: u32, end: u32, look_up: impl Fn(u32) -> L, each: impl Fn(u32, L)) {
         let lane = self.thread % 32;
         every(start, end, 32 * AT_ONCE, |first| {
-            let group = |index: u32| choices.group(first + 32 * index + lane, end);
-            let groups = [group(0), group(1), group(2), group(3)];
+            let look_up = |index: u32| look_up(first + 32 * index + lane);
+            let found = [look_up(0), look_up(1), look_up(2), look_up(3)];
             every(0, AT_ONCE, 1, |index| {
-                let group = match index {
-                    0 => groups[0],
-                    1 => groups[1],
-                    2 => groups[2],
-                    _ => groups[3],
+                let found = match index {
+                    0 => found[0],
+                    1 => found[1],
+                    2 => found[2],
+                    _ => found[3],
                 };
-                each(first + 32 * index + lane, group);
+                each(first + 32 * index + lane, found);
             });
         });
     }
@@ -182,49 +254,61 @@ impl Team {
         loads: &MatrixArg,
         sync: impl Fn(),
     ) {
-        let (head, size, epoch) = (cta.head, routing.size, cta.epoch());
-        let Head { rank, world, .. } = *head;
+        let (head, size, epoch) = (cta.head, anew_size(routing), cta.epoch());
+        let (rank, world) = (head.rank, anew(head.world));
         let at = cta.region_of(rank) + routing.arrangement(head).data_offset(world, 0);
         let each = groups_each(size.groups, world);
-        let count = |source: u32, group: u32| {
-            let table = cta.region_of(rank) + routing.table(source).data_offset(source, epoch);
-            if group < size.groups { word(table + 4 * group as u64) } else { 0 }
-        };
-        let rows_of = |group: u32| {
+        // In shared memory: of each rank and each group of this rank's, how many rows there are, and how many for the groups
+        // before; then the blocks before a group.
+        let count_of = |source: u32, group: u32| self.shared + 4 * (source * each + group);
+        let before_of = |source: u32, group: u32| count_of(world + source, group);
+        let blocks_before = |group: u32| count_of(2 * world, group);
+        self.share_out(world * each, |group| {
+            let (here, exists) = (group.wrapping_sub(rank * each), group < size.groups);
             let mut rows = 0;
-            every(0, world, 1, |source| rows += count(source, group));
-            rows
-        };
-        self.share_out(size.groups, |group| unsafe { store_global(loads.data + 4 * group as u64, rows_of(group)) });
-        let blocks_before = |group: u32| self.shared + 4 * group;
-        self.share_out(each, |group| unsafe {
-            store_shared(blocks_before(group), tiles(rows_of(rank * each + group), size.block_rows));
+            every(0, world, 1, |source| {
+                let table = cta.region_of(rank) + routing.table(source).data_offset(source, epoch);
+                let number = |index: u32| if exists { word(table + 4 * index as u64) } else { 0 };
+                let count = number(group);
+                rows += count;
+                if here < each {
+                    unsafe { store_shared(count_of(source, here), count) };
+                    unsafe { store_shared(before_of(source, here), number(numbers(size.groups) + group)) };
+                }
+            });
+            if here < each {
+                unsafe { store_shared(blocks_before(here), tiles(rows, size.block_rows)) };
+            }
+            if exists {
+                unsafe { store_global(loads.data + 4 * group as u64, rows) };
+            }
         });
         sync();
-        if self.thread == 0 {
-            let mut blocks = 0;
-            every(0, each, 1, |group| unsafe {
-                let here = load_shared(blocks_before(group));
-                store_shared(blocks_before(group), blocks);
-                blocks += here;
-            });
-            unsafe { store_global_u32x2(at, [blocks, epoch]) };
+        if self.thread < 32 {
+            let all = unsafe { self.add_up(each, blocks_before) };
+            if self.thread == 0 {
+                unsafe { store_global_u32x2(at, [all, epoch]) };
+            }
         }
         sync();
         self.share_out(each, |group| {
             let first = unsafe { load_shared(blocks_before(group)) };
-            let mut rows = 0;
+            let mut row = first * size.block_rows;
+            let write = |index: u32, value: u32| unsafe { store_global(at + 4 * (index + group) as u64, value) };
             every(0, world, 1, |turn| {
                 let source = if rank + turn < world { rank + turn } else { rank + turn - world };
-                let start = at + 4 * (HEADER + source * each + group) as u64;
-                unsafe { store_global(start, first * size.block_rows + rows) };
-                rows += count(source, rank * each + group);
+                write(starts(size.groups, world) + source * each, row);
+                let before = unsafe { load_shared(before_of(source, group)) };
+                write(HEADER + source * each, row.wrapping_sub(before));
+                row += unsafe { load_shared(count_of(source, group)) };
             });
-            let blocks = tiles(rows, size.block_rows);
-            every(0, blocks.min(size.blocks().saturating_sub(first)), 1, |block| {
+            write(starts(size.groups, world) + world * each, row);
+            let rows = row - first * size.block_rows;
+            let room = size.blocks().saturating_sub(first);
+            every(0, tiles(rows, size.block_rows).min(room), 1, |block| {
                 let left = rows - block * size.block_rows;
                 let here = if left < size.block_rows { left } else { size.block_rows };
-                let to = at + 4 * (starts(size.groups, world) as u64 + ((first + block) * BLOCK) as u64);
+                let to = at + 4 * (blocks(size.groups, world) as u64 + ((first + block) * BLOCK) as u64);
                 unsafe { store_global_u32x2(to, [group, here]) };
             });
         });
@@ -270,7 +354,7 @@ impl Gathered {
     #[inline(always)]
     pub fn part(&self, choice: Option<(Entry, f32)>) -> Option<(u64, f32)> {
         let (entry, weight) = choice?;
-        self.routed.place(&entry).map(|place| (self.start + place as u64 * self.pitch, weight))
+        self.routed.place(&entry).map(|place| (self.start + place.row as u64 * self.pitch, weight))
     }
 
     /// Whether there are columns so far on.

@@ -11,24 +11,36 @@ pub const BLOCK: u32 = 2;
 /// Words before the rest of an arrangement: the number of its blocks, and its epoch.
 pub const HEADER: u32 = LINE;
 
-/// The bits of an entry that number the rows of a group.
-pub const NUMBER_BITS: u32 = 20;
+/// The bits of an entry that say where in its rank's list it is.
+pub const POSITION_BITS: u32 = 20;
 /// An entry that goes nowhere.
 pub const NOWHERE: u32 = u32::MAX;
 /// The most groups that there can be: their counts are kept in shared memory, for each warp.
 pub const MAX_GROUPS: u32 = 512;
 /// The most choices that a rank's rows can have in all.
-pub const MAX_CHOICES: u32 = 1 << NUMBER_BITS;
+pub const MAX_CHOICES: u32 = 1 << POSITION_BITS;
 
-/// Words before a table's entries: how many rows the rank has for each group.
+/// Words of a number for each group: in a table, how many rows the rank has for it, and then how many for those before.
 #[inline(always)]
-pub fn counts(groups: u32) -> u32 {
+pub fn numbers(groups: u32) -> u32 {
     tiles(groups, LINE) * LINE
+}
+
+/// Words before a table's entries.
+#[inline(always)]
+pub fn entries(groups: u32) -> u32 {
+    2 * numbers(groups)
+}
+
+/// Words before a table's list of rows, group by group, which lies behind the entries.
+#[inline(always)]
+pub fn list(rows: u32, choices: u32, groups: u32) -> u64 {
+    entries(groups) as u64 + rows as u64 * choices as u64 * ENTRY as u64
 }
 
 /// Bytes of a table.
 pub fn table_bytes(rows: u32, choices: u32, groups: u32) -> u64 {
-    4 * (counts(groups) as u64 + rows as u64 * choices as u64 * ENTRY as u64)
+    4 * (list(rows, choices, groups) + rows as u64 * choices as u64)
 }
 
 /// Groups of a rank.
@@ -37,13 +49,21 @@ pub fn groups_each(groups: u32, world: u32) -> u32 {
     tiles(groups, world)
 }
 
-/// Words before an arrangement's blocks: the header, then where each rank's rows start in each of this rank's groups.
+/// Words before what an arrangement says of where the rows of each rank start in each of this rank's groups, and, behind those
+/// of the last rank, where the group's end. Before them, after the header, is how far each rank's list is from where its rows
+/// lie.
 #[inline(always)]
 pub fn starts(groups: u32, world: u32) -> u32 {
-    HEADER + tiles(world * groups_each(groups, world), LINE) * LINE
+    HEADER + world * groups_each(groups, world)
+}
+
+/// Words before an arrangement's blocks.
+#[inline(always)]
+pub fn blocks(groups: u32, world: u32) -> u32 {
+    tiles(starts(groups, world) + (world + 1) * groups_each(groups, world), LINE) * LINE
 }
 
 /// Bytes of an arrangement.
 pub fn arrangement_bytes(groups: u32, world: u32, blocks: u32) -> u64 {
-    4 * (starts(groups, world) as u64 + blocks as u64 * BLOCK as u64)
+    4 * (self::blocks(groups, world) as u64 + blocks as u64 * BLOCK as u64)
 }

@@ -6,6 +6,8 @@ use core::arch::nvptx;
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.f32"]
     fn shuffle_bfly_f32(mask: u32, value: f32, lane_xor: u32, clamp: u32) -> f32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shuffle_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
     // The older `barrier0` is a name that LLVM replaces late: until then it is a call like any other, and not convergent.
     #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
     fn barrier_sync(barrier: u32);
@@ -114,6 +116,15 @@ pub unsafe fn lanes_with_same(value: u32) -> u32 {
 #[inline(always)]
 pub unsafe fn shuffle_xor(value: f32, lane_xor: u32) -> f32 {
     unsafe { shuffle_bfly_f32(u32::MAX, value, lane_xor, 31) }
+}
+
+/// The value of the lane whose index is the last five bits of `lane`.
+///
+/// # Safety
+/// All lanes of the warp must take part.
+#[inline(always)]
+pub unsafe fn shuffle(value: u32, lane: u32) -> u32 {
+    unsafe { shuffle_idx(u32::MAX, value, lane, 31) }
 }
 
 /// Nanoseconds on a clock that all CTAs of a GPU share.

@@ -17,7 +17,7 @@ use crate::order::tiles;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
-use crate::routing::{RoutingPlace, Scattered};
+use crate::routing::{Placed, RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
 /// A thread of a CTA whose threads do everything together. [`Thread`] says what it holds of a tile.
@@ -383,7 +383,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
         let (head, table) = (self.cta.head, routing.table(self.cta.head.rank));
         let threads = ampere::threads(C::ROWS);
-        let team = Team { thread: Thread::this().index, threads, shared: self.buffer() };
+        let team = Team { thread: Thread::this().index, threads, shared: self.buffer(), room: C::STAGING };
         let sync = || unsafe { sync_threads() };
         self.together(|| {
             assert!(routing.fits(choices, weights, loads));
@@ -415,20 +415,33 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
 
     #[inline(always)]
     fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
-        let (thread, arranged) = (Thread::this(), routing.arranged(self.cta.head));
-        self.together(|| self.signals.await_lender(rows.source));
-        let (from, routed) = (self.signals.matrix_of(&rows.from, rows.source), arranged.rows_of(rows.source));
+        let (thread, head, arranged) = (Thread::this(), self.cta.head, routing.arranged(self.cta.head));
+        let group = arranged.group(rows.block);
+        let end = rows.block * routing.size.block_rows + arranged.rows(rows.block);
         let pieces = tiles(rows.from.columns * E::SIZE, PIECE);
-        for row in rows.first..(rows.first + rows.count).min(routing.size.rows) {
+        for row in rows.first..(rows.first + rows.count).min(end) {
+            let mut source = head.rank;
+            for turn in 1..head.world {
+                let next = if head.rank + turn < head.world { head.rank + turn } else { head.rank + turn - head.world };
+                if arranged.start(next, group) <= row {
+                    source = next;
+                }
+            }
+            self.together(|| self.signals.await_lender(source));
+            let (from, routed) = (self.signals.matrix_of(&rows.from, source), arranged.rows_of(source));
+            let chosen = routed.row_at(row, group);
+            let place = |choice: u32| routed.place(&routed.entry(chosen, choice));
+            if (0..routing.size.choices).any(|choice| place(choice).is_some_and(|place| place.row < row)) {
+                continue;
+            }
             for choice in 0..routing.size.choices {
-                let Some(place) = routed.place(&routed.entry(row, choice)) else { continue };
-                let (from, to) = (from.data + row as u64 * from.pitch, rows.to.data + place as u64 * rows.to.pitch);
+                let Some(Placed { group, row }) = place(choice) else { continue };
+                let (from, to) = (from.data + chosen as u64 * from.pitch, rows.to.data + row as u64 * rows.to.pitch);
                 for piece in (thread.index..pieces).step_by(ampere::threads(C::ROWS) as usize) {
                     let offset = (piece * PIECE) as u64;
                     unsafe { store_global_16(to + offset, load_global_16(from + offset)) };
                 }
-                let block = place.checked_div(routing.size.block_rows).unwrap_or(0);
-                self.arrive(&SlotPlace { index: [block, 0, 0, 0], ..rows.gate }, arranged.rows(block));
+                self.arrive(&SlotPlace { index: [group, 0, 0, 0], ..rows.gate }, arranged.rows_of_group(group));
             }
         }
     }
