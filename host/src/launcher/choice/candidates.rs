@@ -6,7 +6,7 @@ use crate::spec::{Carriage, ElementType, Extent, KernelSpec};
 /// Limits of the link that differ enough for the model to tell them apart, preferred ones first.
 const LIMITS: [u32; 4] = [16, 8, 32, 0];
 /// Those that only measuring tells apart.
-const MORE_LIMITS: [u32; 2] = [12, 24];
+const MORE_LIMITS: [u32; 3] = [12, 24, 4];
 /// So it is with spans: they save reading an operand twice, and let CTAs wait that would otherwise compute. On two H200 GPUs the
 /// reduce-scatter of 512 × 12288 × 24576 took 446 µs without and 513 µs with a span of 4.
 const SPANS: [u32; 3] = [4, 16, 32];
