@@ -4,8 +4,8 @@
 use core::cell::Cell;
 
 use super::boxes::{Source, put_in_matrix};
-use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::fault::COMMUNICATION;
+use super::cta::{Config, Cta, Cursor};
+use super::fault::{COMMUNICATION, misfit, no_rank};
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
@@ -67,16 +67,6 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
         }
         self.cta.end_log();
-    }
-
-    /// What the loader tells.
-    #[inline(always)]
-    fn told(&self) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.cta.event(EventKind::End);
-        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
-        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     /// Waits until the math warpgroups have handed the staging buffer over.
@@ -191,7 +181,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]
@@ -226,7 +216,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn arranged(&self, _: &RoutingPlace) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]
