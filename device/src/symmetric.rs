@@ -301,13 +301,17 @@ changes! {
     fetch_add = |value| Add(value);
     /// Subtracts `value`; whole numbers wrap. What it held before.
     fetch_sub = |value| Add(value.negated());
+    /// Lets it hold the smaller of what it holds and `value`; of a NaN and a number, the number. What it held before.
+    ///
+    /// On GPUs a floating-point word is compared and exchanged until nobody else has changed it in between.
+    fetch_min = |value| Min(value);
+    /// Lets it hold the larger of what it holds and `value`; of a NaN and a number, the number. What it held before.
+    ///
+    /// On GPUs as [`fetch_min`](WordAt::fetch_min).
+    fetch_max = |value| Max(value);
 }
 changes! {
     Integer:
-    /// Lets it hold the smaller of what it holds and `value`. What it held before.
-    fetch_min = |value| Min(value);
-    /// Lets it hold the larger of what it holds and `value`. What it held before.
-    fetch_max = |value| Max(value);
     /// Clears the bits that are not set in `value`. What it held before.
     fetch_and = |value| And(value);
     /// Sets the bits that are set in `value`. What it held before.

@@ -110,7 +110,8 @@ use proc_macro::TokenStream;
 /// * `.word([row, column])`: one word. `.load(order, scope)`, `.store(value, order, scope)`, `.fetch_add(value, order, scope)` and
 ///   `sub`, `min`, `max`, `and`, `or` and `xor`, `.exchange(…)`, `.compare_exchange(expected, new, order, scope)`;
 ///   `.wait_until(Comparison::AtLeast, value)`. Orders are `Relaxed`, `Acquire`, `Release` and `AcqRel`, scopes `Cta`,
-///   `Gpu` and `Sys`; words on a rank that is named take `Sys`. Floating-point words are added, subtracted and exchanged.
+///   `Gpu` and `Sys`; words on a rank that is named take `Sys`. `and`, `or` and `xor` are for whole
+///   numbers.
 /// * `.block([row, column], [rows, columns])`: rows of words. `mine.put(&theirs)`, `mine.get(&theirs)`,
 ///   `block.copy(&other)`, `mine.put_signal(&theirs, &word, value)`, `mine.broadcast(x, [row, column])`; with `start_` before
 ///   `put`, `get` and `copy` they give a `Transfer` to wait for.

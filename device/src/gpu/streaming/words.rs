@@ -9,7 +9,6 @@ use super::role::Streaming;
 use crate::abi::{FaultKind, MatrixArg, NONE};
 use crate::element::Element;
 use crate::gpu::ampere::area::Area;
-use crate::gpu::ampere::collective::leads;
 use crate::gpu::cta::Config;
 use crate::gpu::fault::{missed_word, word_fault};
 use crate::layout::streaming::threads;
