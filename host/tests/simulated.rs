@@ -400,6 +400,30 @@ fn a_graph_works_again_after_a_fault() {
     assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
 }
 
+/// The next replay is harmed, and no later one.
+#[test]
+fn a_graph_does_the_harm_that_was_injected() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap().with_deadline(Duration::from_millis(200));
+    let shape = [256, 128];
+    let a = input(&world, 0, shape);
+    let mut c = output(&world, shape);
+    let graph = kernel.graph(1, Args { a: &a, c: &mut c }).unwrap();
+    for _ in 0..2 {
+        graph.launch().unwrap().wait().unwrap();
+        kernel.inject(Injection::DropSignal { rank: 1, channel: "Part", slot: &[1, 0, 1] }).unwrap();
+        let Err(Error::Fault(fault)) = graph.launch().unwrap().wait() else { panic!("nothing was dropped") };
+        assert_eq!((fault.kind, fault.channel, &*fault.slot), (FaultKind::MissingSignal, Some("Part"), &[1, 0, 1][..]));
+        graph.launch().unwrap().wait().unwrap();
+    }
+    kernel.inject(Injection::DropSignal { rank: 1, channel: "Part", slot: &[1, 9, 1] }).unwrap();
+    let error = graph.launch().unwrap_err().to_string();
+    assert!(error.ends_with("slot [1, 9, 1] of channel `Part` is not among the [2, 2, 2] of this launch"), "{error}");
+    graph.launch().unwrap().wait().unwrap();
+    drop(graph);
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
+}
+
 #[test]
 fn a_launch_can_be_recorded() {
     let world = World::simulated(2).unwrap();
