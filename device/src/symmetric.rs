@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::abi::MatrixArg;
+use crate::abi::{MAX_WORLD, MatrixArg, NONE};
 use crate::channel::Incoming;
 use crate::element::Element;
 use crate::matrix::{Matrix, TileMut};
@@ -69,10 +69,20 @@ impl<R: Together> Symmetric<'_, u64, R> {
     /// unless a launch was given up. A row belongs to one tile of each rank, and always to the same ranks.
     ///
     /// # Faults
-    /// There is no such row, or a rank doesn't come before the deadline.
+    /// There is no such row or no such rank, or a rank doesn't come before the deadline.
     #[inline(always)]
     pub fn barrier(&self, row: u32, ranks: Group) {
         let (rank, world) = (self.role.head().rank, self.role.head().world);
+        if let Some(stranger) = ranks.beyond(world) {
+            let place = WordPlace {
+                matrix: self.place.matrix,
+                argument: self.place.argument,
+                rank: stranger,
+                row: NONE,
+                column: NONE,
+            };
+            self.role.out_of_range(&place);
+        }
         if !ranks.contains(rank) {
             return;
         }
@@ -93,26 +103,52 @@ impl<R: Together> Symmetric<'_, u64, R> {
 
 /// Some of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(u32);
+pub struct Group {
+    /// A bit for each rank.
+    ranks: u32,
+    /// A rank that no world has; [`NONE`] if all may be there.
+    stranger: u32,
+}
 
 impl Group {
     /// All ranks of the world.
-    pub const ALL: Group = Group(u32::MAX);
+    pub const ALL: Group = Group { ranks: u32::MAX, stranger: NONE };
 
     /// These ranks.
     #[inline(always)]
     pub fn of<const COUNT: usize>(ranks: [u32; COUNT]) -> Self {
-        let mut group = Group(0);
+        let mut group = Group { ranks: 0, stranger: NONE };
         for rank in ranks {
-            group.0 |= 1 << rank;
+            group = group.with(rank);
         }
         group
+    }
+
+    /// These ranks, and this one.
+    #[inline(always)]
+    pub fn with(self, rank: u32) -> Self {
+        if rank < MAX_WORLD as u32 {
+            Group { ranks: self.ranks | 1 << rank, ..self }
+        } else {
+            Group { stranger: rank.min(NONE - 1), ..self }
+        }
     }
 
     /// Whether a rank is one of them.
     #[inline(always)]
     pub fn contains(self, rank: u32) -> bool {
-        self.0 >> rank & 1 != 0
+        rank < u32::BITS && self.ranks >> rank & 1 != 0
+    }
+
+    /// One of them that a world of so many ranks doesn't have. All ranks are those that it has.
+    #[inline(always)]
+    fn beyond(self, world: u32) -> Option<u32> {
+        let left_out = if self == Group::ALL { 0 } else { self.ranks >> world };
+        if self.stranger != NONE {
+            Some(self.stranger)
+        } else {
+            (left_out != 0).then(|| world + left_out.trailing_zeros())
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub use failures::faulty;
 pub use handed::mirror;
 pub use local::scaled_gemm;
 pub use moves::rotate;
-pub use one_sided::{astray, hand_on, hand_tiles, meet};
+pub use one_sided::{astray, hand_on, hand_tiles, meet, strangers};
 pub use orders::broadcast;
 pub use reduce_scatter::gemm_reduce_scatter;
 pub use words::{words_bf16, words_f16, words_f32, words_i32, words_i64, words_u32, words_u64};
