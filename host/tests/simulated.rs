@@ -235,13 +235,13 @@ fn wrong_arguments_are_refused_by_name() {
     let a = input(&world, 0, [256, 128]);
     assert_eq!(
         refusal(&world, &a, &mut output(&world, [250, 128])),
-        "kernel `reduce_scatter`, argument `c`: expected 128 rows (`m / world`) on rank 0, found 125; here m = 256, n = \
-         128, world = 2"
+        "kernel `reduce_scatter`, argument `c`: expected 128 rows (`m / world`) on rank 0, found 125; here m = 256 (rows \
+         of `a`), n = 128 (columns of `a`), world = 2"
     );
     assert_eq!(
         refusal(&world, &a, &mut output(&world, [256, 64])),
-        "kernel `reduce_scatter`, argument `c`: expected 128 columns (`n`) on rank 0, found 64; here m = 256, n = 128, \
-         world = 2"
+        "kernel `reduce_scatter`, argument `c`: expected 128 columns (`n`) on rank 0, found 64; here m = 256 (rows of \
+         `a`), n = 128 (columns of `a`), world = 2"
     );
     assert_eq!(
         refusal(&world, &a, &mut output(&other, [256, 128])),
@@ -250,8 +250,8 @@ fn wrong_arguments_are_refused_by_name() {
     let uneven = world.per_rank(|rank| ([256 + rank, 128], vec![0.0; (256 + rank) * 128])).unwrap();
     assert_eq!(
         refusal(&world, &uneven, &mut output(&world, [256, 128])),
-        "kernel `reduce_scatter`, argument `a`: expected 256 rows (`m`) on rank 1, found 257; here m = 256, n = 128, \
-         world = 2"
+        "kernel `reduce_scatter`, argument `a`: expected 256 rows (`m`) on rank 1, found 257; here m = 256 (rows of \
+         `a`), n = 128 (columns of `a`), world = 2"
     );
 }
 

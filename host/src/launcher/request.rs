@@ -85,6 +85,7 @@ impl Request {
     pub fn carried_out(&self, choice: &Choice) -> Result<Self, Error> {
         let Request { kernel, ref world, deadline, element, dims, ref arguments, .. } = *self;
         let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: choice.tile };
+        dims::check_into(kernel, arguments, &sizes)?;
         let layout = Layout::of(kernel, element, &sizes, &choice.carriages)?;
         let chosen = Arc::new(Chosen::pinned(kernel, element, choice)?);
         Ok(Request {
