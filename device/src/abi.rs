@@ -269,6 +269,10 @@ pub struct FaultRecord {
     pub file_length: u32,
     /// Source file of a panic, UTF-8, its end if it is longer.
     pub file: [u8; 128],
+    /// Length of `message`.
+    pub message_length: u32,
+    /// Simulation: what a panic said, UTF-8, its beginning if it is longer.
+    pub message: [u8; 256],
 }
 
 const _: () = {

@@ -49,8 +49,14 @@ impl<R: Role> Matrix<'_, u32, R> {
     /// # Panics
     /// There is no such place in the matrix.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn at(&self, [row, column]: [u32; 2]) -> u32 {
-        assert!(row < self.rows() && column < self.columns());
+        check!(
+            row < self.rows() && column < self.columns(),
+            "there is no row {row}, column {column} in a matrix of {} rows and {} columns",
+            self.rows(),
+            self.columns()
+        );
         word(self.arg.data + row as u64 * self.arg.pitch + 4 * column as u64)
     }
 }

@@ -369,14 +369,23 @@ impl<'c, W: Word, A, R: Together> Block<'c, W, A, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy<B>(&self, to: &Block<'c, W, B, R>) {
         self.start_copy(to).wait();
     }
 
     /// Starts to [`copy`](Block::copy).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_copy<B>(&self, to: &Block<'c, W, B, R>) -> Transfer<'c, R> {
-        assert!(self.place.rows == to.place.rows && self.place.bytes == to.place.bytes);
+        check!(
+            self.place.rows == to.place.rows && self.place.bytes == to.place.bytes,
+            "a block of {} rows and {} columns can't be copied to one of {} rows and {} columns",
+            self.place.rows,
+            self.place.bytes / W::SIZE as u64,
+            to.place.rows,
+            to.place.bytes / W::SIZE as u64
+        );
         self.role.copy_block::<W>(&self.place, &to.place);
         Transfer { role: self.role }
     }
@@ -388,12 +397,14 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn put(&self, to: &Block<'c, W, There, R>) {
         self.copy(to);
     }
 
     /// Starts to [`put`](Block::put).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_put(&self, to: &Block<'c, W, There, R>) -> Transfer<'c, R> {
         self.start_copy(to)
     }
@@ -403,6 +414,7 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn put_signal<V: Word>(&self, to: &Block<'c, W, There, R>, signal: &WordAt<'c, V, There, R>, value: V) {
         let _ = self.start_copy(to);
         signal.store(value, Release, Sys);
@@ -413,12 +425,14 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn get(&self, from: &Block<'c, W, There, R>) {
         from.copy(self);
     }
 
     /// Starts to [`get`](Block::get).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_get(&self, from: &Block<'c, W, There, R>) -> Transfer<'c, R> {
         from.start_copy(self)
     }

@@ -39,6 +39,8 @@ pub struct Fault {
     pub compared: Option<(String, String)>,
     /// Source file and line of a panic.
     pub location: Option<(String, u32)>,
+    /// What a panic said, on simulated ranks.
+    pub message: Option<String>,
 }
 
 impl Fault {
@@ -52,7 +54,10 @@ impl Fault {
         let by_rank = channel.is_none_or(|channel| matches!(channel.slots.first(), Some(Extent::World)));
         let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange);
         let one_sided = record.channel == NONE && !matches!(kind, FaultKind::Panic);
-        let argument = one_sided.then(|| matrix(spec, record.argument)).flatten();
+        let (misfit, outside) = (kind == FaultKind::Misfit, kind == FaultKind::Outside);
+        let gate = channel.is_some_and(|channel| matches!(channel.item, ItemSpec::Gate));
+        let argument = (one_sided || misfit).then(|| matrix(spec, record.argument)).flatten();
+        let message = &record.message[..(record.message_length as usize).min(record.message.len())];
         Some(Fault {
             kind,
             argument: argument.map(|(name, _)| name),
@@ -69,6 +74,7 @@ impl Fault {
             expected: record.expected,
             seen: record.seen,
             location: (length > 0).then_some((file, record.line)),
+            message: (!message.is_empty()).then(|| String::from_utf8_lossy(message).into_owned()),
         })
     }
 }
@@ -184,10 +190,13 @@ impl fmt::Display for Fault {
                 write!(f, "waited for {slot} until the deadline; {peer} never sent it ({counts})")
             }
             FaultKind::SlotOutOfRange => write!(f, "{slot} (sent to {peer}) does not exist"),
-            FaultKind::Panic => match &self.location {
-                Some((file, line)) => write!(f, "the tile function panicked at {file}:{line}"),
-                None => write!(f, "the tile function panicked"),
-            },
+            FaultKind::Panic => {
+                f.write_str("the tile function panicked")?;
+                if let Some((file, line)) = &self.location {
+                    write!(f, " at {file}:{line}")?;
+                }
+                self.message.iter().try_for_each(|message| write!(f, ": {message}"))
+            }
             FaultKind::NotAcknowledged => write!(
                 f,
                 "could not send {slot} before the deadline; {peer} has not started the launch that frees it ({counts})"
@@ -232,6 +241,8 @@ mod tests {
             line: 0,
             file_length: 0,
             file: [0; 128],
+            message_length: 0,
+            message: [0; 256],
         }
     }
 
