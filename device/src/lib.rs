@@ -64,7 +64,7 @@ pub use matrix::{Grouped, Matrix, Panel, Shard, Sharded, TileMut, matmul};
 pub use order::{Course, Share, Stage, Step, tiles, walk, walk_beside, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
-pub use routing::{Arrangement, Entry, Routed, Routing, RoutingPlace, RoutingSize, Scattered};
+pub use routing::{Arrangement, Entry, Misfit, Need, Operand, Routed, Routing, RoutingPlace, RoutingSize, Scattered};
 pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
 pub use share::{dedicated, share};

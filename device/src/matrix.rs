@@ -77,6 +77,10 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
 
     /// The tile at `[row, column]` of the grid of tiles that covers this matrix, to be stored to. The
     /// grid's tiles have the shape of what is stored.
+    ///
+    /// # Faults
+    /// On simulated ranks: a tile is stored that lies wholly outside. If the rows are a share of all ranks', the grid covers
+    /// the largest share. On GPUs such a tile is stored nowhere.
     #[inline(always)]
     pub fn tile(&mut self, index: [u32; 2]) -> TileMut<E> {
         TileMut { arg: self.arg, part: self.part, index, element: PhantomData }
@@ -105,8 +109,12 @@ impl<'c, E: Element, R: Role> Sharded<'c, E, R> {
     }
 
     /// The rows that `owner` owns, as a matrix of their own.
+    ///
+    /// # Faults
+    /// On simulated ranks: there is no such rank. On GPUs it owns nothing.
     #[inline(always)]
     pub fn shard(&self, owner: u32) -> Shard<'c, E, R> {
+        self.role.check_part(&self.arg, owner);
         Shard(Matrix { role: self.role, arg: self.arg, part: owner, element: PhantomData })
     }
 
@@ -144,8 +152,12 @@ impl<'c, E: Element, R: Role> Grouped<'c, E, R> {
     }
 
     /// The matrix of this group.
+    ///
+    /// # Faults
+    /// On simulated ranks: there is no such group. On GPUs it has no rows.
     #[inline(always)]
     pub fn group(&self, index: u32) -> Shard<'c, E, R> {
+        self.role.check_part(&self.arg, index);
         Shard(Matrix { role: self.role, arg: self.arg, part: index, element: PhantomData })
     }
 }

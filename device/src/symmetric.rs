@@ -215,7 +215,10 @@ impl<'c, E: Element, A, R: Together> Image<'c, E, A, R> {
 
     #[inline(always)]
     fn matrix(&self) -> Matrix<'c, E, R> {
-        Matrix::woven(self.role, &MatrixArg { part_rows: self.place.matrix.rows, parts: 1, ..self.place.matrix })
+        let MatrixArg { rows, part_rows, .. } = self.place.matrix;
+        // Simulated ranks hold tiles that are stored against what the rank with the most rows has.
+        let part_rows = if cfg!(target_arch = "nvptx64") { rows } else { part_rows };
+        Matrix::woven(self.role, &MatrixArg { part_rows, parts: 1, ..self.place.matrix })
     }
 }
 

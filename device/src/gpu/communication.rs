@@ -197,7 +197,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     /// The math warpgroups fill the table and, once all tables are there, the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
-        assert!(routing.fits(choices, weights, loads));
+        if let Some(found) = routing.misfit(choices, weights, loads) {
+            misfit(routing, &found);
+        }
         let head = self.cta.head;
         let table = routing.table(anew(head.rank));
         self.signals.await_receivers(&table);
@@ -224,7 +226,14 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     /// The math warpgroups add to it what is received later, as to a tile that was fetched.
     #[inline(always)]
-    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+    fn weighted_sum<E: Element, S: TileShape>(&self, routing: &RoutingPlace, source: u32, _: u32, from: &MatrixPlace) {
+        // They begin when the staging buffer is theirs.
+        if source >= self.cta.head.world {
+            no_rank(source);
+        }
+        if let Some(found) = routing.misfit_summed(&from.matrix) {
+            misfit(routing, &found);
+        }
         if self.held.get() {
             self.take_staging();
         }

@@ -11,6 +11,7 @@ use super::cta::{GIVEN_UP, HEAD, SINCE, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
+use crate::routing::{Misfit, RoutingPlace};
 use crate::together::WordPlace;
 use crate::word::Comparison;
 
@@ -123,6 +124,22 @@ fn report_word(kind: u32, argument: u32, row: u32, column: u32, rank: u32, compa
         ((*record).expected, (*record).seen) = (expected as u32, seen as u32);
         (*record).high = [(expected >> 32) as u32, (seen >> 32) as u32];
     })
+}
+
+/// Gives the launch up over what is not as large as a routing says.
+#[inline(always)]
+pub(super) fn misfit(routing: &RoutingPlace, misfit: &Misfit) -> ! {
+    let Misfit { operand, need, needed, found, .. } = *misfit;
+    unsafe { store_shared(piece_of_thread(), NONE) };
+    let kind = FaultKind::Misfit as u32;
+    report_slot(kind, routing.channel, operand as u32, need as u32, NONE, NONE, NONE, needed, found);
+    exit()
+}
+
+/// Gives the launch up over another rank that there is not.
+#[inline(always)]
+pub(super) fn no_rank(rank: u32) -> ! {
+    word_fault(FaultKind::OutOfRange, NONE, [NONE; 2], rank, [0, 0])
 }
 
 /// Gives the launch up over another rank.
