@@ -279,6 +279,10 @@ impl Cta {
 
     /// Accesses a word: `access` says what it held, and whether it was written.
     pub(super) fn access<V>(&self, word: &Word, order: Order, reach: Reach, access: impl FnOnce() -> (V, bool)) -> V {
+        // A word may be loaded again and again until it changes, and that may be never.
+        if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
+            abandon(Abandoned);
+        }
         let seat = Seat { rank: self.head.rank, lane: self.lane(), epoch: self.epoch };
         match self.fabric.access(seat, word.address, order, reach, access) {
             Ok(before) => before,

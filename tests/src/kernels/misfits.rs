@@ -156,3 +156,28 @@ pub mod narrowed {
         y.tile([at[0], at[1]]).store(matmul(panel, b.row_panel::<BN>(at[1])).cast());
     }
 }
+
+/// Tiles in an order that is none: the first one again and again, or one row further on than there is.
+#[entwine::kernel(tiles = [(64, 64)], elements = [f32])]
+pub mod misled {
+    use super::*;
+
+    fn halted(step: Step<2>) -> [u32; 2] {
+        [0, step.index / u32::MAX]
+    }
+
+    fn beyond(step: Step<2>) -> [u32; 2] {
+        let [row, column] = row_major(step);
+        [row + 1, column]
+    }
+
+    #[stage(grid = [m / BM, n / BN], order = halted)]
+    fn first(at: At<2>, #[shape(m, n)] x: &Matrix<T>, #[shape(m, n)] y: &mut Matrix<T>) {
+        y.tile(at.coordinates()).store(x.load::<BM, BN>(at.coordinates()));
+    }
+
+    #[stage(grid = [p / BM, q / BN], order = beyond)]
+    fn second(at: At<2>, #[shape(p, q)] u: &Matrix<T>, #[shape(p, q)] v: &mut Matrix<T>) {
+        v.tile(at.coordinates()).store(u.load::<BM, BN>(at.coordinates()));
+    }
+}

@@ -140,3 +140,22 @@ pub mod strangers {
         met.barrier(0, Group::of([0, member]));
     }
 }
+
+/// A rank that looks at a word until somebody stores to it, which nobody does.
+#[entwine::kernel(tiles = [(64, 64)], elements = [f32], roles = one)]
+pub mod spinning {
+    use super::*;
+
+    #[stage(grid = [1])]
+    fn spin(at: At<1>, culprit: u32, compares: bool, #[shape(1, 1)] words: &mut Symmetric<u32>) {
+        let word = words.here().word([0, 0]);
+        if at.rank() != culprit {
+            return;
+        }
+        if compares {
+            while word.compare_exchange(1, 0, AcqRel, Gpu).is_err() {}
+        } else {
+            while word.load(Acquire, Sys) == 0 {}
+        }
+    }
+}

@@ -9,7 +9,7 @@ use entwine::{Error, Fault, Launch, World};
 use entwine_kernels::embedding_all_to_all;
 
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{miscounted, narrowed, overfilled, routed, spilled};
+use crate::kernels::{miscounted, misled, narrowed, overfilled, routed, spilled};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
@@ -100,9 +100,10 @@ pub fn routed_matrices(ranks: &Ranks) -> Result<()> {
     let short = launch(&world, Sizes { x: 59, ..right })?;
     let of_last = fault(short, misfit, &["rows in the matrix whose rows are scattered"])?;
     ensure!(of_last.argument == ranks.pick(Some("x"), None), "{of_last}");
-    let nobody = [&*format!("the memory of rank {there} does not exist")];
-    fault(launch(&world, Sizes { stray: there, ..right })?, FaultKind::OutOfRange, &nobody)?;
-    fault(launch(&world, Sizes { astray: there, ..right })?, FaultKind::OutOfRange, &nobody)?;
+    for sizes in [Sizes { stray: there, ..right }, Sizes { astray: there, ..right }] {
+        let fault = fault(launch(&world, sizes)?, FaultKind::OutOfRange, &["the memory of rank", "does not exist"])?;
+        ensure!(fault.peer >= Some(there), "{fault}");
+    }
     if ranks.pick(true, false) {
         let beyond = ["at tests/src/kernels/misfits.rs", "there is no block 10485"];
         fault(launch(&world, Sizes { beyond: 1 << 20, ..right })?, FaultKind::Panic, &beyond)?;
@@ -156,7 +157,7 @@ pub fn tiles_outside(ranks: &Ranks) -> Result<()> {
     };
     launch([130, 70], 0)?.wait()?;
     launch([129, 65], ranks.count() - 1)?.wait()?;
-    let low = ["a tile at row 128 and column 0 lies wholly outside of `y`, which has 128 rows and 70 columns"];
+    let low = ["a tile at row 128 and column ", " lies wholly outside of `y`, which has 128 rows and 70 columns"];
     ensure!(fault(launch([128, 70], 0)?, FaultKind::Outside, &low)?.stage == Some("copy"));
     let narrow = ["and column 64 lies wholly outside of `y`, which has 130 rows and 64 columns"];
     fault(launch([130, 64], 0)?, FaultKind::Outside, &narrow)?;
@@ -228,4 +229,25 @@ pub fn bags_of_a_bad_table(ranks: &Ranks) -> Result<()> {
         ensure!(fault.stage == Some("pool") && fault.location.as_ref().is_some_and(here), "{fault}");
     }
     check_guards(&world)
+}
+
+/// On simulated ranks, an order that does not lead to each tile once is found before tiles are missing.
+pub fn orders_that_mislead(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = misled::load(&world)?;
+    let launch = |[m, p]: [usize; 2]| -> Result<Launch> {
+        let (x, u) = (world.zeros::<f32>([m, 64])?, world.zeros::<f32>([p, 64])?);
+        Ok(kernel.launch(misled::Args {
+            x: &x,
+            y: &mut world.zeros([m, 64])?,
+            u: &u,
+            v: &mut world.zeros([p, 64])?,
+        })?)
+    };
+    launch([64, 0])?.wait()?;
+    let twice = ["stage `first`, tile [0, 0]", "its order leads to tile [0, 0] twice, and so to another never"];
+    fault(launch([65, 0])?, FaultKind::Panic, &twice)?;
+    let outside = ["stage `second`, tile [1, 0]", "its order leads to tile [1, 0], outside of a grid of [1, 1]"];
+    fault(launch([0, 64])?, FaultKind::Panic, &outside)?;
+    Ok(())
 }
