@@ -130,16 +130,33 @@ fn report_word(kind: u32, argument: u32, row: u32, column: u32, rank: u32, compa
 #[inline(always)]
 pub(super) fn misfit(routing: &RoutingPlace, misfit: &Misfit) -> ! {
     let Misfit { operand, need, needed, found, .. } = *misfit;
-    unsafe { store_shared(piece_of_thread(), NONE) };
-    let kind = FaultKind::Misfit as u32;
-    report_slot(kind, routing.channel, operand as u32, need as u32, NONE, NONE, NONE, needed, found);
+    report_misfit(routing.channel, operand as u32, need as u32, needed, found);
     exit()
 }
 
 /// Gives the launch up over another rank that there is not.
 #[inline(always)]
 pub(super) fn no_rank(rank: u32) -> ! {
-    word_fault(FaultKind::OutOfRange, NONE, [NONE; 2], rank, [0, 0])
+    report_misfit(NONE, NONE, NONE, NONE, rank);
+    exit()
+}
+
+/// With few arguments, for the sake of roles whose registers are all in use. Without an operand: over a rank that there is not.
+#[cold]
+#[inline(never)]
+fn report_misfit(channel: u32, operand: u32, need: u32, needed: u32, found: u32) {
+    let (kind, peer) = if operand == NONE { (FaultKind::OutOfRange, found) } else { (FaultKind::Misfit, NONE) };
+    report(|record| unsafe {
+        (*record).kind = kind as u32;
+        (*record).channel = channel;
+        (*record).argument = NONE;
+        (*record).word = [NONE; 2];
+        (*record).slot = [operand, need, NONE, NONE];
+        (*record).piece = NONE;
+        (*record).peer = peer;
+        (*record).expected = needed;
+        (*record).seen = found;
+    })
 }
 
 /// Gives the launch up over another rank.
