@@ -71,7 +71,8 @@ pub struct MatrixArg {
     pub rows: u32,
     /// Columns.
     pub columns: u32,
-    /// Rows of one part: all of them, ⌈rows / world⌉ for a sharded matrix, or those of one group for a grouped one.
+    /// Rows of one part: ⌈rows / world⌉ for a sharded matrix, or those of one group for a grouped one. Where there is one part,
+    /// all rows, or as many as the rank with the most has.
     pub part_rows: u32,
     /// Parts: 1, the number of ranks for a sharded matrix, or the groups of a grouped one.
     pub parts: u32,
@@ -229,6 +230,12 @@ pub enum FaultKind {
     BadIndex = 11,
     /// A bag ended before it began, or beyond the indices.
     BadOffset = 12,
+    /// What goes by a routing was not as large as the routing says.
+    Misfit = 13,
+    /// Simulation: a tile was stored that lies wholly outside of its matrix, or a part of a matrix was used that it doesn't have.
+    Outside = 14,
+    /// Simulation: more tiles were counted at a gate than it was to wait for.
+    Overcounted = 15,
 }
 
 /// What the first fault of a rank leaves behind.
@@ -245,23 +252,25 @@ pub struct FaultRecord {
     pub tile: [u32; MAX_AXES],
     /// The channel's index, or [`NONE`].
     pub channel: u32,
-    /// The slot's coordinates; [`NONE`] beyond the arity.
+    /// The slot's coordinates; [`NONE`] beyond the arity. Of a misfit, the [`Operand`](crate::Operand) and its
+    /// [`Need`](crate::Need).
     pub slot: [u32; MAX_AXES],
     /// The piece of the slot, or [`NONE`] where slots are sent as a whole.
     pub piece: u32,
     /// The rank that should have sent, or was to be sent to; [`NONE`] where it can't be told.
     pub peer: u32,
-    /// The count that was waited for.
+    /// The count that was waited for; what was needed of a matrix, or its rows.
     pub expected: u32,
-    /// The count that was seen last.
+    /// The count that was seen last; what there was instead, or a matrix's columns.
     pub seen: u32,
-    /// The symmetric matrix, by its index among the kernel's matrices, or [`NONE`].
+    /// The matrix, by its index among the kernel's matrices, or [`NONE`].
     pub argument: u32,
-    /// The row and the column of its word; the list and the position of a bag's index.
+    /// The row and the column of its word, or of a tile; the list and the position of a bag's index; at a gate, how many tiles
+    /// were counted, and of how many.
     pub word: [u32; 2],
     /// The [`Comparison`](crate::Comparison) that was waited for.
     pub comparison: u32,
-    /// The high halves of what was expected and seen, for words of 64 bits.
+    /// The high halves of what was expected and seen, for words of 64 bits; the part of a matrix, and their number.
     pub high: [u32; 2],
     /// Source line of a panic.
     pub line: u32,
@@ -269,6 +278,10 @@ pub struct FaultRecord {
     pub file_length: u32,
     /// Source file of a panic, UTF-8, its end if it is longer.
     pub file: [u8; 128],
+    /// Length of `message`.
+    pub message_length: u32,
+    /// Simulation: what a panic said, UTF-8, its beginning if it is longer.
+    pub message: [u8; 256],
 }
 
 const _: () = {

@@ -22,8 +22,9 @@ impl<'c, R: Together> Bags<'c, R> {
     /// # Panics
     /// There is no such list.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn new(offsets: &Matrix<'c, u32, R>, list: u32, indices: &Matrix<'c, u32, R>) -> Self {
-        assert!(list < offsets.rows());
+        check!(list < offsets.rows(), "there is no list {list}: the offsets are those of {}", offsets.rows());
         let count = offsets.columns().saturating_sub(1);
         let (offsets, indices) = (offsets.arg, indices.arg);
         Bags { place: BagsPlace { offsets, indices, list, first: 0, count, mean: false }, role: PhantomData }
@@ -50,8 +51,13 @@ impl<'c, E: Element, R: Together> Matrix<'c, E, R> {
     /// # Panics
     /// There are no such rows.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn rows_from(&self, first: u32, count: u32) -> Matrix<'c, E, R> {
-        assert!(first <= self.rows() && count <= self.rows() - first);
+        check!(
+            first <= self.rows() && count <= self.rows() - first,
+            "there are no {count} rows from row {first} on in a matrix of {} rows",
+            self.rows()
+        );
         let mut arg = self.arg;
         arg.data += first as u64 * arg.pitch;
         (arg.rows, arg.part_rows, arg.parts) = (count, count, 1);

@@ -192,11 +192,16 @@ where
 
 impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E, M>, D, R> {
     /// Sends a panel: copies it, releases it and signals the receiver, each piece if the channel's panels are cut.
+    ///
+    /// # Panics
+    /// On simulated ranks: it has other columns than the channel's panels. On GPUs those that it lacks are zero.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn store(self, panel: Panel<'c, E, M, R>)
     where
         D: SendPort,
     {
+        check_columns(&panel, &self.place);
         self.role.transfer_panel::<E, M>(&panel.place, &self.place);
     }
 
@@ -220,9 +225,23 @@ impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E
     }
 }
 
+/// On simulated ranks: a panel that is sent is as wide as the channel's.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn check_columns<E: Element, const M: usize, R: Role>(panel: &Panel<'_, E, M, R>, to: &SlotPlace) {
+    let (found, wanted) = (panel.place.columns(), to.arg.columns);
+    assert!(
+        cfg!(target_arch = "nvptx64") || found == wanted,
+        "a panel of {found} columns can't be sent on a channel whose panels have {wanted}"
+    );
+}
+
 impl<D: Direction, R: Role> Slot<'_, GateItem, D, R> {
     /// Counts this tile: what it has stored so far is there for those who [`wait`](Slot::wait) until `of` tiles of this
     /// rank have been counted. All of them name the same `of`.
+    ///
+    /// # Faults
+    /// On simulated ranks: more than `of` are counted.
     #[inline(always)]
     pub fn arrive(self, of: u32)
     where
@@ -250,8 +269,13 @@ pub struct Piece<'c, E: Element, const M: usize, R: Role> {
 
 impl<'c, E: Element, const M: usize, R: Role> Piece<'c, E, M, R> {
     /// Sends the piece's columns of `panel`: copies them, releases them and signals the receiver.
+    ///
+    /// # Panics
+    /// As where a panel is sent as a whole.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn store(self, panel: Panel<'c, E, M, R>) {
+        check_columns(&panel, &self.place);
         self.role.transfer_panel::<E, M>(&panel.place, &self.place);
     }
 }

@@ -13,6 +13,16 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+/// Asserts, with a text on simulated ranks: a GPU's reports have no room for it.
+macro_rules! check {
+    ($holds:expr, $($text:tt)+) => {
+        #[cfg(not(target_arch = "nvptx64"))]
+        assert!($holds, $($text)+);
+        #[cfg(target_arch = "nvptx64")]
+        assert!($holds);
+    };
+}
+
 pub mod abi;
 mod at;
 mod bags;
@@ -54,7 +64,7 @@ pub use matrix::{Grouped, Matrix, Panel, Shard, Sharded, TileMut, matmul};
 pub use order::{Course, Share, Stage, Step, tiles, walk, walk_beside, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
-pub use routing::{Arrangement, Entry, Routed, Routing, RoutingPlace, RoutingSize, Scattered};
+pub use routing::{Arrangement, Entry, Misfit, Need, Operand, Routed, Routing, RoutingPlace, RoutingSize, Scattered};
 pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
 pub use share::{dedicated, share};

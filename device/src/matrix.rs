@@ -49,8 +49,14 @@ impl<R: Role> Matrix<'_, u32, R> {
     /// # Panics
     /// There is no such place in the matrix.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn at(&self, [row, column]: [u32; 2]) -> u32 {
-        assert!(row < self.rows() && column < self.columns());
+        check!(
+            row < self.rows() && column < self.columns(),
+            "there is no row {row}, column {column} in a matrix of {} rows and {} columns",
+            self.rows(),
+            self.columns()
+        );
         word(self.arg.data + row as u64 * self.arg.pitch + 4 * column as u64)
     }
 }
@@ -71,6 +77,10 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
 
     /// The tile at `[row, column]` of the grid of tiles that covers this matrix, to be stored to. The
     /// grid's tiles have the shape of what is stored.
+    ///
+    /// # Faults
+    /// On simulated ranks: a tile is stored that lies wholly outside. If the rows are a share of all ranks', the grid covers
+    /// the largest share. On GPUs such a tile is stored nowhere.
     #[inline(always)]
     pub fn tile(&mut self, index: [u32; 2]) -> TileMut<E> {
         TileMut { arg: self.arg, part: self.part, index, element: PhantomData }
@@ -99,8 +109,12 @@ impl<'c, E: Element, R: Role> Sharded<'c, E, R> {
     }
 
     /// The rows that `owner` owns, as a matrix of their own.
+    ///
+    /// # Faults
+    /// On simulated ranks: there is no such rank. On GPUs it owns nothing.
     #[inline(always)]
     pub fn shard(&self, owner: u32) -> Shard<'c, E, R> {
+        self.role.check_part(&self.arg, owner);
         Shard(Matrix { role: self.role, arg: self.arg, part: owner, element: PhantomData })
     }
 
@@ -138,8 +152,12 @@ impl<'c, E: Element, R: Role> Grouped<'c, E, R> {
     }
 
     /// The matrix of this group.
+    ///
+    /// # Faults
+    /// On simulated ranks: there is no such group. On GPUs it has no rows.
     #[inline(always)]
     pub fn group(&self, index: u32) -> Shard<'c, E, R> {
+        self.role.check_part(&self.arg, index);
         Shard(Matrix { role: self.role, arg: self.arg, part: index, element: PhantomData })
     }
 }

@@ -83,6 +83,32 @@ fn named<const D: usize>(coordinates: [u32; D]) -> [u32; MAX_AXES] {
     named
 }
 
+/// The largest grid whose order is looked through before it is walked.
+#[cfg(not(target_arch = "nvptx64"))]
+const LOOKED_THROUGH: u32 = 1 << 20;
+
+/// On simulated ranks, sees on one CTA of a rank that an order leads to each tile of a stage once: one that leads elsewhere, or to a
+/// tile twice, never comes to another, whose results would be missing.
+#[cfg(not(target_arch = "nvptx64"))]
+fn check_order<const D: usize, R: Role>(role: &R, stage: &Stage<D>, order: impl Fn(Step<D>) -> [u32; D]) {
+    let grid = stage.grid;
+    let total = grid.iter().try_fold(1u32, |total, extent| total.checked_mul(*extent)).unwrap_or(u32::MAX);
+    if role.cta() != stage.share.first || total > LOOKED_THROUGH {
+        return;
+    }
+    let Head { rank, world, span, .. } = *role.head();
+    let mut visited = std::vec![false; total as usize];
+    for index in 0..total {
+        let tile = order(Step { index, grid, rank, world, span });
+        role.note(stage.index, named(tile));
+        let inside = tile.iter().zip(&grid).all(|(at, extent)| at < extent);
+        assert!(inside, "its order leads to tile {tile:?}, outside of a grid of {grid:?}");
+        let position = tile.iter().zip(&grid).fold(0, |position, (at, extent)| position * extent + at);
+        let before = core::mem::replace(&mut visited[position as usize], true);
+        assert!(!before, "its order leads to tile {tile:?} twice, and so to another never");
+    }
+}
+
 /// Visits this CTA's tiles of a stage in a fixed order.
 #[inline(always)]
 pub fn walk<const D: usize, R: Role>(
@@ -91,6 +117,8 @@ pub fn walk<const D: usize, R: Role>(
     order: impl Fn(Step<D>) -> [u32; D],
     mut tile: impl FnMut(At<'_, D, R>),
 ) {
+    #[cfg(not(target_arch = "nvptx64"))]
+    check_order(role, &stage, &order);
     let count = stage.tiles_of(role.cta());
     for turn in 0..count {
         let coordinates = order(stage.step(role, turn));
@@ -139,6 +167,8 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
     /// All of its tiles.
     #[inline(always)]
     pub fn new<R: Role>(role: &R, stage: Stage<D>, order: O) -> Self {
+        #[cfg(not(target_arch = "nvptx64"))]
+        check_order(role, &stage, &order);
         Course { stage, order, turn: 0, count: stage.tiles_of(role.cta()) }
     }
 

@@ -134,6 +134,12 @@ impl SlotPlace {
         SlotPlace { piece, ..*self }
     }
 
+    /// Whether it is a gate's, which holds nothing.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn is_gate(&self) -> bool {
+        self.into.is_none() && self.arg.slot_bytes == 0 && self.arg.columns > 0
+    }
+
     /// How many of the rows of what it holds are sent.
     #[inline(always)]
     pub fn rows(&self, rows: usize) -> u32 {

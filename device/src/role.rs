@@ -27,6 +27,10 @@ pub trait Role: Sized {
     /// The tile to name if a fault is to be reported.
     fn note(&self, stage: u32, tile: [u32; MAX_AXES]);
 
+    /// A part of a matrix is about to be used. Roles on GPUs leave it to the memory's bounds.
+    #[inline(always)]
+    fn check_part(&self, _: &MatrixArg, _: u32) {}
+
     /// Begins with a tile, perhaps the last of those that fall to the CTA in a stage: the following operations belong to it.
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES], last: bool);
 

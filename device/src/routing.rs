@@ -39,6 +39,63 @@ impl RoutingSize {
     pub fn blocks(&self) -> u32 {
         self.capacity.checked_div(self.block_rows).unwrap_or(0)
     }
+
+    /// Rows that these blocks have.
+    #[inline(always)]
+    fn rows_of_blocks(&self) -> u32 {
+        self.blocks() * self.block_rows
+    }
+}
+
+/// What goes by a routing.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// The groups that rows choose.
+    Choices = 0,
+    /// Their weights.
+    Weights = 1,
+    /// The rows of each group.
+    Loads = 2,
+    /// The rows that are scattered.
+    Source = 3,
+    /// Where they are scattered to.
+    Target = 4,
+    /// The gates that count them.
+    Gates = 5,
+    /// What is summed.
+    Summed = 6,
+}
+
+/// What a routing needs of it.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// At least so many rows.
+    Rows = 0,
+    /// No more rows than that.
+    RowsAtMost = 1,
+    /// So many columns.
+    Columns = 2,
+    /// At least so many columns.
+    ColumnsAtLeast = 3,
+    /// At least so many slots.
+    Slots = 4,
+}
+
+/// What is not as large as a routing says.
+#[derive(Clone, Copy, Debug)]
+pub struct Misfit {
+    /// What it is.
+    pub operand: Operand,
+    /// The address of the matrix; 0 for gates.
+    pub data: u64,
+    /// What is needed of it.
+    pub need: Need,
+    /// How much of that.
+    pub needed: u32,
+    /// What there is.
+    pub found: u32,
 }
 
 /// A routing, as roles are told of it.
@@ -53,12 +110,58 @@ pub struct RoutingPlace {
 }
 
 impl RoutingPlace {
-    /// Whether these are as large as the routing says, so that nothing beyond them is read or written.
+    /// What of these is not as large as the routing says, so that something beyond it would be read or written.
     #[inline(always)]
-    pub fn fits(&self, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) -> bool {
+    pub fn misfit(&self, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) -> Option<Misfit> {
         let RoutingSize { rows, choices: each, groups, .. } = self.size;
-        let of_rows = choices.columns == each && weights.columns == each && choices.rows == weights.rows;
-        of_rows && choices.rows <= rows && loads.rows > 0 && loads.columns >= groups
+        let of_choices = of(Operand::Choices, choices);
+        let (of_weights, of_loads) = (of(Operand::Weights, weights), of(Operand::Loads, loads));
+        if choices.columns != each {
+            Some(of_choices(Need::Columns, each, choices.columns))
+        } else if choices.rows > rows {
+            Some(of_choices(Need::RowsAtMost, rows, choices.rows))
+        } else if weights.columns != each {
+            Some(of_weights(Need::Columns, each, weights.columns))
+        } else if weights.rows < choices.rows {
+            Some(of_weights(Need::Rows, choices.rows, weights.rows))
+        } else if loads.rows == 0 {
+            Some(of_loads(Need::Rows, 1, 0))
+        } else if loads.columns < groups {
+            Some(of_loads(Need::ColumnsAtLeast, groups, loads.columns))
+        } else {
+            None
+        }
+    }
+
+    /// What of these is not large enough for whatever rows come, so that something beyond it would be written. How many rows
+    /// there are to be scattered on another rank is asked row by row.
+    #[inline(always)]
+    pub fn misfit_scattered(&self, rows: &Scattered, world: u32) -> Option<Misfit> {
+        let Scattered { from, to, gate, .. } = rows;
+        let (needed, groups) = (self.size.rows_of_blocks(), groups_each(self.size.groups, world));
+        if to.columns != from.columns {
+            Some(of(Operand::Target, to)(Need::Columns, from.columns, to.columns))
+        } else if to.rows < needed {
+            Some(of(Operand::Target, to)(Need::Rows, needed, to.rows))
+        } else if gate.arg.slots[0] < groups {
+            let found = gate.arg.slots[0];
+            Some(Misfit { operand: Operand::Gates, data: 0, need: Need::Slots, needed: groups, found })
+        } else {
+            None
+        }
+    }
+
+    /// That the rows to be scattered end before one that chose a group.
+    #[inline(always)]
+    pub fn misfit_row(&self, from: &MatrixArg, row: u32) -> Misfit {
+        of(Operand::Source, from)(Need::Rows, row + 1, from.rows)
+    }
+
+    /// What is to be summed, if it is not large enough for whatever rows there are.
+    #[inline(always)]
+    pub fn misfit_summed(&self, from: &MatrixArg) -> Option<Misfit> {
+        let needed = self.size.rows_of_blocks();
+        (from.rows < needed).then(|| of(Operand::Summed, from)(Need::Rows, needed, from.rows))
     }
 
     /// The slot of a rank's table, which goes to every rank.
@@ -94,6 +197,13 @@ impl RoutingPlace {
         let at = head.region + self.arrangement(head).data_offset(head.world, 0);
         Arrangement { at, place: *self, rank: head.rank, world: head.world, region: head.region }
     }
+}
+
+/// A misfit of a matrix, but for what is needed, how much of it and what there is.
+#[inline(always)]
+fn of(operand: Operand, matrix: &MatrixArg) -> impl Fn(Need, u32, u32) -> Misfit {
+    let data = matrix.data;
+    move |need, needed, found| Misfit { operand, data, need, needed, found }
 }
 
 /// What a table says of a choice.
@@ -283,20 +393,14 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     ///
     /// A rank that gets more rows than it has room for gives the launch up on all.
     ///
-    /// # Panics
+    /// # Faults
     /// `choices` and `weights` have not as many columns as the routing has choices, or more rows than it has; or `loads`
     /// fewer columns than it has groups.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn arrange(self, choices: &Matrix<'c, u32, R>, weights: &Matrix<'c, f32, R>, loads: &mut Matrix<'c, u32, R>)
     where
         D: SendPort,
     {
-        #[cfg(not(target_arch = "nvptx64"))]
-        assert!(
-            self.place.fits(&choices.arg, &weights.arg, &loads.arg),
-            "the matrices are not as large as the routing"
-        );
         self.role.arrange(&self.place, &choices.arg, &weights.arg, &loads.arg);
     }
 
@@ -319,12 +423,29 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     }
 
     /// The group of a block, counted from this rank's first.
+    ///
+    /// # Panics
+    /// On simulated ranks: there is no such block. On GPUs it is the last one that there is room for.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn group(&self, block: u32) -> u32
     where
         D: ReceivePort,
     {
-        self.arrangement().group(block)
+        self.arrangement().group(self.checked(block))
+    }
+
+    /// A block that may be looked up.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn checked(&self, block: u32) -> u32
+    where
+        D: ReceivePort,
+    {
+        #[cfg(not(target_arch = "nvptx64"))]
+        assert!(block < self.blocks(), "there is no block {block} among the {} of this rank", self.blocks());
+        // All roles ask, some of which have no registers left for a panic.
+        block.min(self.place.size.blocks().saturating_sub(1))
     }
 
     /// Copies what belongs into `ROWS` rows of a block, those from row `part · ROWS` on, from whatever rank's matrix `from` it
@@ -333,6 +454,10 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     ///
     /// Products of a group that begin together read its weights together: that is why gates are by group, and why rows come
     /// group after group.
+    ///
+    /// # Faults
+    /// A rank has fewer rows in `from` than rows that choose groups; `to` has other columns than `from`, or fewer rows than the
+    /// routing's blocks; or there are fewer gates than groups of this rank. On simulated ranks: there is no such block.
     #[inline(always)]
     pub fn scatter<const ROWS: u32, E: Element, G: Channel<Item = GateItem, Index = [u32; 1]>>(
         &self,
@@ -343,6 +468,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     ) where
         D: ReceivePort,
     {
+        let block = self.checked(block);
         let (gate, first) = (gates.slot([0]).place(), block * self.place.size.block_rows + part * ROWS);
         let rows = Scattered { first, count: ROWS, block, from: from.arg, to: to.arg, gate };
         self.role.scatter::<E>(&self.place, &rows);
@@ -351,6 +477,9 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     /// The sums of what this rank's groups made of the rows of `source`, each with its weight: for `M` rows from row
     /// `row · M` on, the tile of `N` columns at `column`. What they made of them lies in `from`, as arranged. A row that
     /// chose none of this rank's groups gets zeros.
+    ///
+    /// # Faults
+    /// There is no rank `source`, or `from` has fewer rows than the routing's blocks.
     #[inline(always)]
     pub fn weighted_sum<E: Element, const M: usize, const N: usize>(
         &self,

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::abi::MatrixArg;
+use crate::abi::{MAX_WORLD, MatrixArg, NONE};
 use crate::channel::Incoming;
 use crate::element::Element;
 use crate::matrix::{Matrix, TileMut};
@@ -69,10 +69,20 @@ impl<R: Together> Symmetric<'_, u64, R> {
     /// unless a launch was given up. A row belongs to one tile of each rank, and always to the same ranks.
     ///
     /// # Faults
-    /// There is no such row, or a rank doesn't come before the deadline.
+    /// There is no such row or no such rank, or a rank doesn't come before the deadline.
     #[inline(always)]
     pub fn barrier(&self, row: u32, ranks: Group) {
         let (rank, world) = (self.role.head().rank, self.role.head().world);
+        if let Some(stranger) = ranks.beyond(world) {
+            let place = WordPlace {
+                matrix: self.place.matrix,
+                argument: self.place.argument,
+                rank: stranger,
+                row: NONE,
+                column: NONE,
+            };
+            self.role.out_of_range(&place);
+        }
         if !ranks.contains(rank) {
             return;
         }
@@ -93,26 +103,52 @@ impl<R: Together> Symmetric<'_, u64, R> {
 
 /// Some of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(u32);
+pub struct Group {
+    /// A bit for each rank.
+    ranks: u32,
+    /// A rank that no world has; [`NONE`] if all may be there.
+    stranger: u32,
+}
 
 impl Group {
     /// All ranks of the world.
-    pub const ALL: Group = Group(u32::MAX);
+    pub const ALL: Group = Group { ranks: u32::MAX, stranger: NONE };
 
     /// These ranks.
     #[inline(always)]
     pub fn of<const COUNT: usize>(ranks: [u32; COUNT]) -> Self {
-        let mut group = Group(0);
+        let mut group = Group { ranks: 0, stranger: NONE };
         for rank in ranks {
-            group.0 |= 1 << rank;
+            group = group.with(rank);
         }
         group
+    }
+
+    /// These ranks, and this one.
+    #[inline(always)]
+    pub fn with(self, rank: u32) -> Self {
+        if rank < MAX_WORLD as u32 {
+            Group { ranks: self.ranks | 1 << rank, ..self }
+        } else {
+            Group { stranger: rank.min(NONE - 1), ..self }
+        }
     }
 
     /// Whether a rank is one of them.
     #[inline(always)]
     pub fn contains(self, rank: u32) -> bool {
-        self.0 >> rank & 1 != 0
+        rank < u32::BITS && self.ranks >> rank & 1 != 0
+    }
+
+    /// One of them that a world of so many ranks doesn't have. All ranks are those that it has.
+    #[inline(always)]
+    fn beyond(self, world: u32) -> Option<u32> {
+        let left_out = if self == Group::ALL { 0 } else { self.ranks >> world };
+        if self.stranger != NONE {
+            Some(self.stranger)
+        } else {
+            (left_out != 0).then(|| world + left_out.trailing_zeros())
+        }
     }
 }
 
@@ -179,7 +215,10 @@ impl<'c, E: Element, A, R: Together> Image<'c, E, A, R> {
 
     #[inline(always)]
     fn matrix(&self) -> Matrix<'c, E, R> {
-        Matrix::woven(self.role, &MatrixArg { part_rows: self.place.matrix.rows, parts: 1, ..self.place.matrix })
+        let MatrixArg { rows, part_rows, .. } = self.place.matrix;
+        // Simulated ranks hold tiles that are stored against what the rank with the most rows has.
+        let part_rows = if cfg!(target_arch = "nvptx64") { rows } else { part_rows };
+        Matrix::woven(self.role, &MatrixArg { part_rows, parts: 1, ..self.place.matrix })
     }
 }
 
@@ -301,13 +340,17 @@ changes! {
     fetch_add = |value| Add(value);
     /// Subtracts `value`; whole numbers wrap. What it held before.
     fetch_sub = |value| Add(value.negated());
+    /// Lets it hold the smaller of what it holds and `value`; of a NaN and a number, the number. What it held before.
+    ///
+    /// On GPUs a floating-point word is compared and exchanged until nobody else has changed it in between.
+    fetch_min = |value| Min(value);
+    /// Lets it hold the larger of what it holds and `value`; of a NaN and a number, the number. What it held before.
+    ///
+    /// On GPUs as [`fetch_min`](WordAt::fetch_min).
+    fetch_max = |value| Max(value);
 }
 changes! {
     Integer:
-    /// Lets it hold the smaller of what it holds and `value`. What it held before.
-    fetch_min = |value| Min(value);
-    /// Lets it hold the larger of what it holds and `value`. What it held before.
-    fetch_max = |value| Max(value);
     /// Clears the bits that are not set in `value`. What it held before.
     fetch_and = |value| And(value);
     /// Sets the bits that are set in `value`. What it held before.
@@ -329,14 +372,23 @@ impl<'c, W: Word, A, R: Together> Block<'c, W, A, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy<B>(&self, to: &Block<'c, W, B, R>) {
         self.start_copy(to).wait();
     }
 
     /// Starts to [`copy`](Block::copy).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_copy<B>(&self, to: &Block<'c, W, B, R>) -> Transfer<'c, R> {
-        assert!(self.place.rows == to.place.rows && self.place.bytes == to.place.bytes);
+        check!(
+            self.place.rows == to.place.rows && self.place.bytes == to.place.bytes,
+            "a block of {} rows and {} columns can't be copied to one of {} rows and {} columns",
+            self.place.rows,
+            self.place.bytes / W::SIZE as u64,
+            to.place.rows,
+            to.place.bytes / W::SIZE as u64
+        );
         self.role.copy_block::<W>(&self.place, &to.place);
         Transfer { role: self.role }
     }
@@ -348,12 +400,14 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn put(&self, to: &Block<'c, W, There, R>) {
         self.copy(to);
     }
 
     /// Starts to [`put`](Block::put).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_put(&self, to: &Block<'c, W, There, R>) -> Transfer<'c, R> {
         self.start_copy(to)
     }
@@ -363,6 +417,7 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn put_signal<V: Word>(&self, to: &Block<'c, W, There, R>, signal: &WordAt<'c, V, There, R>, value: V) {
         let _ = self.start_copy(to);
         signal.store(value, Release, Sys);
@@ -373,12 +428,14 @@ impl<'c, W: Word, R: Together> Block<'c, W, Here, R> {
     /// # Panics
     /// The other has other rows or columns.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn get(&self, from: &Block<'c, W, There, R>) {
         from.copy(self);
     }
 
     /// Starts to [`get`](Block::get).
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn start_get(&self, from: &Block<'c, W, There, R>) -> Transfer<'c, R> {
         from.start_copy(self)
     }

@@ -13,9 +13,9 @@ use crate::ptx;
 pub enum Change {
     /// The sum with an operand; whole numbers wrap.
     Add,
-    /// The smaller of it and an operand.
+    /// The smaller of it and an operand; of a NaN and a number, the number.
     Min,
-    /// The larger of it and an operand.
+    /// The larger of it and an operand; of a NaN and a number, the number.
     Max,
     /// The bits that are set in it and in an operand.
     And,
@@ -124,7 +124,7 @@ pub trait Summand: Word {
 /// A word that is a whole number.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no whole number",
-    note = "`u32`, `i32`, `u64` and `i64` have a smallest, a largest and bits"
+    note = "`u32`, `i32`, `u64` and `i64` have bits that can be set and cleared"
 )]
 pub trait Integer: Summand {}
 
@@ -202,6 +202,24 @@ whole! {
     i64 as u64: load_b64, store_b64, add_u64, min_s64, max_s64, and_b64, or_b64, xor_b64, exchange_b64, compare_b64;
 }
 
+/// Changes a word as no instruction can: what others do to it meanwhile is found by comparing. A turn is lost only to a change
+/// that another thread has made, so that some thread always comes to an end, and all do once the others have.
+///
+/// # Safety
+/// As [`load`](Word::load).
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+unsafe fn by_comparing<W: Word, O: Ordering, S: Scope>(address: u64, change: Change, operand: W) -> W {
+    let mut before = unsafe { W::load::<crate::ordering::Relaxed, S>(address) };
+    loop {
+        let found = unsafe { W::compare_exchange::<O, S>(address, before, before.changed(change, operand)) };
+        if found.to_bits() == before.to_bits() {
+            return before;
+        }
+        before = found;
+    }
+}
+
 macro_rules! floats {
     ($($word:ty as $bits:ty: $load:ident, $store:ident, $add:ident, $exchange:ident, $compare:ident;)+) => {
         $(impl Word for $word {
@@ -214,16 +232,23 @@ macro_rules! floats {
                 <$word>::from_bits(bits as $bits)
             }
             fn changed(self, change: Change, operand: Self) -> Self {
-                match change {
-                    Change::Add => Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
-                    Change::Exchange => operand,
-                    _ => unreachable!("only whole numbers are compared and have bits"),
-                }
+                let takes = match change {
+                    Change::Add => return Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
+                    Change::Min => operand < self,
+                    Change::Max => operand > self,
+                    Change::Exchange => true,
+                    _ => unreachable!("only whole numbers have bits"),
+                };
+                if takes || Element::to_f32(self).is_nan() { operand } else { self }
             }
             #[cfg(target_arch = "nvptx64")]
             accesses!($bits: $load, $store, $compare, |address, change, operand| match change {
                 Change::Add => ptx::$add::<O, S>(address, operand),
                 Change::Exchange => ptx::$exchange::<O, S>(address, operand),
+                Change::Min | Change::Max => {
+                    let operand = <Self as Word>::from_bits(operand as u64);
+                    Word::to_bits(by_comparing::<Self, O, S>(address, change, operand)) as $bits
+                }
                 _ => unreachable!(),
             });
         }

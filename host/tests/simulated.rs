@@ -235,13 +235,13 @@ fn wrong_arguments_are_refused_by_name() {
     let a = input(&world, 0, [256, 128]);
     assert_eq!(
         refusal(&world, &a, &mut output(&world, [250, 128])),
-        "kernel `reduce_scatter`, argument `c`: expected 128 rows (`m / world`) on rank 0, found 125; here m = 256, n = \
-         128, world = 2"
+        "kernel `reduce_scatter`, argument `c`: expected 128 rows (`m / world`) on rank 0, found 125; here m = 256 (rows \
+         of `a`), n = 128 (columns of `a`), world = 2"
     );
     assert_eq!(
         refusal(&world, &a, &mut output(&world, [256, 64])),
-        "kernel `reduce_scatter`, argument `c`: expected 128 columns (`n`) on rank 0, found 64; here m = 256, n = 128, \
-         world = 2"
+        "kernel `reduce_scatter`, argument `c`: expected 128 columns (`n`) on rank 0, found 64; here m = 256 (rows of \
+         `a`), n = 128 (columns of `a`), world = 2"
     );
     assert_eq!(
         refusal(&world, &a, &mut output(&other, [256, 128])),
@@ -250,8 +250,8 @@ fn wrong_arguments_are_refused_by_name() {
     let uneven = world.per_rank(|rank| ([256 + rank, 128], vec![0.0; (256 + rank) * 128])).unwrap();
     assert_eq!(
         refusal(&world, &uneven, &mut output(&world, [256, 128])),
-        "kernel `reduce_scatter`, argument `a`: expected 256 rows (`m`) on rank 1, found 257; here m = 256, n = 128, \
-         world = 2"
+        "kernel `reduce_scatter`, argument `a`: expected 256 rows (`m`) on rank 1, found 257; here m = 256 (rows of \
+         `a`), n = 128 (columns of `a`), world = 2"
     );
 }
 
@@ -397,6 +397,30 @@ fn a_graph_works_again_after_a_fault() {
     let graph = kernel.graph(2, Args { a: &a, c: &mut c }).unwrap();
     assert!(kernel.launch(Args { a: &other, c: &mut d }).unwrap().wait().is_err());
     graph.launch().unwrap().wait().unwrap();
+    assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
+}
+
+/// The next replay is harmed, and no later one.
+#[test]
+fn a_graph_does_the_harm_that_was_injected() {
+    let world = World::simulated(2).unwrap();
+    let kernel = Kernel::<ReduceScatter>::load(&world).unwrap().with_deadline(Duration::from_millis(200));
+    let shape = [256, 128];
+    let a = input(&world, 0, shape);
+    let mut c = output(&world, shape);
+    let graph = kernel.graph(1, Args { a: &a, c: &mut c }).unwrap();
+    for _ in 0..2 {
+        graph.launch().unwrap().wait().unwrap();
+        kernel.inject(Injection::DropSignal { rank: 1, channel: "Part", slot: &[1, 0, 1] }).unwrap();
+        let Err(Error::Fault(fault)) = graph.launch().unwrap().wait() else { panic!("nothing was dropped") };
+        assert_eq!((fault.kind, fault.channel, &*fault.slot), (FaultKind::MissingSignal, Some("Part"), &[1, 0, 1][..]));
+        graph.launch().unwrap().wait().unwrap();
+    }
+    kernel.inject(Injection::DropSignal { rank: 1, channel: "Part", slot: &[1, 9, 1] }).unwrap();
+    let error = graph.launch().unwrap_err().to_string();
+    assert!(error.ends_with("slot [1, 9, 1] of channel `Part` is not among the [2, 2, 2] of this launch"), "{error}");
+    graph.launch().unwrap().wait().unwrap();
+    drop(graph);
     assert_eq!(c.gather().unwrap(), expected(&world, 0, shape));
 }
 

@@ -34,6 +34,7 @@ pub mod embedding_all_to_all {
     ) {
         let [owner, number, block, column] = at.coordinates();
         let (first, end) = (begins.at([0, number]), begins.at([0, number + 1]));
+        assert!(first <= end, "`begins` decreases: a table would end before it begins");
         let share = tiles(offsets.columns() - 1, at.world());
         let bags = Bags::new(offsets, number, indices).from(owner * share, share).mean(mean);
         let pooled: Tile<f32, BM, BN> = table.rows_from(first, end - first).pool([block, column], &bags);

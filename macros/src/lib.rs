@@ -110,7 +110,8 @@ use proc_macro::TokenStream;
 /// * `.word([row, column])`: one word. `.load(order, scope)`, `.store(value, order, scope)`, `.fetch_add(value, order, scope)` and
 ///   `sub`, `min`, `max`, `and`, `or` and `xor`, `.exchange(…)`, `.compare_exchange(expected, new, order, scope)`;
 ///   `.wait_until(Comparison::AtLeast, value)`. Orders are `Relaxed`, `Acquire`, `Release` and `AcqRel`, scopes `Cta`,
-///   `Gpu` and `Sys`; words on a rank that is named take `Sys`. Floating-point words are added, subtracted and exchanged.
+///   `Gpu` and `Sys`; words on a rank that is named take `Sys`. `and`, `or` and `xor` are for whole
+///   numbers.
 /// * `.block([row, column], [rows, columns])`: rows of words. `mine.put(&theirs)`, `mine.get(&theirs)`,
 ///   `block.copy(&other)`, `mine.put_signal(&theirs, &word, value)`, `mine.broadcast(x, [row, column])`; with `start_` before
 ///   `put`, `get` and `copy` they give a `Transfer` to wait for.
@@ -131,8 +132,9 @@ use proc_macro::TokenStream;
 /// # Errors
 /// What can't be right in the protocol is a compile error where it is written: a channel without a sender, a tile
 /// that is waited for before it is sent, a slot with too few coordinates. What depends on the data is the author's
-/// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, and, with an
-/// order of one's own, that a tile which others wait for never waits for them in turn.
+/// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, that tiles are stored
+/// within their matrices and gates told how many tiles they wait for, and that an order of one's own visits each tile once, none
+/// that others wait for waiting for them in turn.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, module: TokenStream) -> TokenStream {
     entwine_weave::kernel(arguments.into(), module.into(), &Build::from_environment()).into()

@@ -10,7 +10,7 @@ const WORLDS: [(usize, u32); 5] = [(1, 2), (2, 12), (3, 1), (4, 2), (8, 2)];
 
 fn main() -> ExitCode {
     let trials = WORLDS.into_iter().flat_map(|(count, ctas)| {
-        let cases = suite::everywhere().into_iter().filter(move |case| case.ranks <= count);
+        let cases = suite::everywhere().into_iter().chain(suite::simulated()).filter(move |case| case.ranks <= count);
         cases.map(move |case| {
             let ranks = Ranks::simulated(count, ctas);
             let name = format!("{ranks}::{}", case.name);

@@ -2,6 +2,7 @@
 //! hangs on when none of them can go on.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::vec::Vec;
@@ -41,6 +42,8 @@ struct State {
     clocks: Clocks,
     words: Words,
     launches: u32,
+    /// By the address of a gate's counter, how many tiles the gate waits for.
+    gates: HashMap<u64, u32>,
     /// CTAs that were launched and have not left.
     running: usize,
     parked: Vec<Parked>,
@@ -83,6 +86,8 @@ pub(super) struct Watch {
     pub(super) head: Head,
     pub(super) epoch: u32,
     pub(super) missing: FaultRecord,
+    /// The counter of the gate that is waited at.
+    pub(super) gate: Option<u64>,
 }
 
 impl Watch {
@@ -124,14 +129,18 @@ struct Parked {
 }
 
 impl Parked {
-    fn give_up(&self, watch: &Watch, kind: u32) {
-        let fault = match &self.condition {
+    fn give_up(&self, watch: &Watch, kind: u32, gates: &HashMap<u64, u32>) {
+        let mut fault = match &self.condition {
             Some(condition) => condition.missed(watch.missing),
             None => {
                 let want = self.wants[0];
                 FaultRecord { kind, expected: want.count, seen: want.seen(), ..watch.missing }
             }
         };
+        if let Some(counter) = watch.gate {
+            let counted = word(counter).load(Ordering::Acquire);
+            fault.word = [counted, if counted > 0 { gates.get(&counter).copied().unwrap_or(NONE) } else { NONE }];
+        }
         record(&watch.head, fault);
     }
 }
@@ -173,15 +182,15 @@ impl State {
         let watched = || self.parked.iter().filter_map(|parked| Some((parked, parked.watch.as_ref()?)));
         if watched().any(|(_, watch)| watch.never_comes()) {
             for (parked, watch) in watched().filter(|(_, watch)| watch.never_comes()) {
-                parked.give_up(watch, watch.missing.kind);
+                parked.give_up(watch, watch.missing.kind, &self.gates);
             }
         } else if watched().any(|(parked, _)| parked.condition.is_some()) {
             for (parked, watch) in watched().filter(|(parked, _)| parked.condition.is_some()) {
-                parked.give_up(watch, watch.missing.kind);
+                parked.give_up(watch, watch.missing.kind, &self.gates);
             }
         } else {
             for (parked, watch) in watched() {
-                parked.give_up(watch, FaultKind::Deadlock as u32);
+                parked.give_up(watch, FaultKind::Deadlock as u32, &self.gates);
             }
         }
         self.wake_all();
@@ -308,10 +317,16 @@ impl Fabric {
         self.with(|state| state.signal(lane, signal, count));
     }
 
+    /// Whether a signal has arrived.
+    pub(super) fn has_come(&self, want: &Want) -> bool {
+        self.with(|_| want.arrived())
+    }
+
     /// Counts the lane in a counter, which the last of `of` sets back to 0. Whether it is the last.
     pub(super) fn count(&self, lane: usize, counter: u64, of: u32) -> bool {
         self.with(|state| {
             state.clocks.count(lane, counter);
+            state.gates.insert(counter, of);
             let counted = word(counter).load(Ordering::Relaxed) + 1;
             word(counter).store(if counted == of { 0 } else { counted }, Ordering::Relaxed);
             counted == of
@@ -422,7 +437,7 @@ impl Fabric {
                         deadline = Some(Instant::now() + Duration::from_nanos(watch.head.deadline_ns));
                     }
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        parked.give_up(watch, watch.missing.kind);
+                        parked.give_up(watch, watch.missing.kind, &state.gates);
                         state.wake_all();
                         return Some(Err(Abandoned));
                     }

@@ -19,10 +19,11 @@ pub(super) fn abandon(_: Abandoned) -> ! {
     resume_unwind(std::boxed::Box::new(Abandoned))
 }
 
-/// Where a tile function panicked.
+/// Where a tile function panicked, and what it said.
 pub(super) struct Panicked {
     file: String,
     line: u32,
+    message: String,
 }
 
 std::thread_local! {
@@ -35,7 +36,11 @@ fn note_panics() {
     ONCE.call_once(|| {
         let previous = take_hook();
         set_hook(std::boxed::Box::new(move |info| {
-            let place = info.location().map(|at| Panicked { file: at.file().into(), line: at.line() });
+            let payload = info.payload();
+            let text = payload.downcast_ref::<&str>().copied();
+            let message = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+            let place =
+                info.location().map(|at| Panicked { file: at.file().into(), line: at.line(), message: message.into() });
             LAST_PANIC.with(|last| *last.borrow_mut() = place);
             previous(info);
         }));
@@ -50,7 +55,7 @@ pub(super) fn guard(body: impl FnOnce()) -> Result<(), Panicked> {
         return Ok(());
     }
     let place = LAST_PANIC.with(|last| last.borrow_mut().take());
-    Err(place.unwrap_or(Panicked { file: String::new(), line: 0 }))
+    Err(place.unwrap_or(Panicked { file: String::new(), line: 0, message: String::new() }))
 }
 
 impl FaultRecord {
@@ -74,6 +79,8 @@ impl FaultRecord {
             line: 0,
             file_length: 0,
             file: [0; 128],
+            message_length: 0,
+            message: [0; 256],
         }
     }
 
@@ -98,7 +105,7 @@ impl FaultRecord {
         FaultRecord { comparison, expected: expected as u32, seen: seen as u32, high, ..self }
     }
 
-    /// The place of a panic.
+    /// The place of a panic, and what it said.
     pub(super) fn at_source(mut self, place: &Panicked) -> Self {
         let mut start = place.file.len().saturating_sub(self.file.len());
         while !place.file.is_char_boundary(start) {
@@ -108,6 +115,12 @@ impl FaultRecord {
         self.file[..tail.len()].copy_from_slice(tail);
         self.file_length = tail.len() as u32;
         self.line = place.line;
+        let mut end = place.message.len().min(self.message.len());
+        while !place.message.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.message[..end].copy_from_slice(&place.message.as_bytes()[..end]);
+        self.message_length = end as u32;
         self
     }
 }

@@ -10,7 +10,7 @@ use super::fault::guard;
 use super::protocol::Cta;
 use super::sync::{self, JoinHandle};
 use super::whole::Whole;
-use crate::abi::Head;
+use crate::abi::{Head, MatrixArg, Params};
 
 /// Walks every stage of a kernel as one CTA of a simulated rank: what `#[entwine::kernel]` emits. It is
 /// given the kernel's parameters and the CTA's index.
@@ -81,13 +81,29 @@ impl Drop for Launch {
     }
 }
 
+/// A kernel's parameters.
+pub trait Parameters {
+    /// Its matrices, so that reports can name them.
+    fn matrices(&self) -> &[MatrixArg];
+}
+
+impl<const MATRICES: usize, const CHANNELS: usize, const SCALARS: usize> Parameters
+    for Params<MATRICES, CHANNELS, SCALARS>
+{
+    fn matrices(&self) -> &[MatrixArg] {
+        &self.matrices
+    }
+}
+
 /// Runs one CTA of a simulated rank.
 ///
 /// # Safety
 /// To be called with what [`Fabric::launch`] passes on, with `P` the parameters of the launch.
-pub unsafe fn run<P>(params: *const Head, cta: u32, weave: impl FnOnce(&Whole, &P)) {
+pub unsafe fn run<P: Parameters>(params: *const Head, cta: u32, weave: impl FnOnce(&Whole, &P)) {
     // SAFETY: as the caller promised.
-    let whole = Whole::new(unsafe { Cta::start(*params, cta) });
-    let ended = guard(|| weave(&whole, unsafe { &*params.cast::<P>() }));
+    let (head, params) = unsafe { (*params, &*params.cast::<P>()) };
+    // SAFETY: as the caller promised.
+    let whole = Whole::new(unsafe { Cta::start(head, params.matrices(), cta) });
+    let ended = guard(|| weave(&whole, params));
     whole.leave(ended);
 }

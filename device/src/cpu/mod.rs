@@ -16,7 +16,7 @@ mod window;
 mod words;
 
 pub use fabric::{Break, Fabric};
-pub use launch::{Launch, Simulate, run};
+pub use launch::{Launch, Parameters, Simulate, run};
 #[cfg(feature = "explore")]
 pub use sync::explore;
 pub use whole::Whole;

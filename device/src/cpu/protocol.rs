@@ -11,12 +11,13 @@ use super::fault::{Abandoned, Panicked, abandon};
 use super::log::Log;
 use super::region::Regions;
 use super::words::{Condition, Seat, TooNarrow};
-use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, NONE};
+use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, MatrixArg, NONE};
 use crate::channel::Route;
 use crate::layout::ROW;
 use crate::log::EventKind;
 use crate::ordering::{Order, Reach};
-use crate::place::SlotPlace;
+use crate::place::{MatrixPlace, SlotPlace};
+use crate::routing::{Misfit, RoutingPlace};
 use crate::together::WordPlace;
 use crate::word::Comparison;
 
@@ -32,6 +33,8 @@ pub(super) struct Cta {
     head: Head,
     index: u32,
     epoch: u32,
+    /// Where this rank's matrices lie, by their index.
+    matrices: Vec<u64>,
     /// The tile that the CTA is at.
     at: Cell<Option<(u32, [u32; MAX_AXES])>>,
     log: Log,
@@ -43,7 +46,7 @@ impl Cta {
     /// # Safety
     /// The addresses in `head` must be valid until the launch has left every rank, and `head.fabric`
     /// that of the `Fabric` it was launched on.
-    pub(super) unsafe fn start(head: Head, index: u32) -> Self {
+    pub(super) unsafe fn start(head: Head, matrices: &[MatrixArg], index: u32) -> Self {
         let fabric = head.fabric as *const Fabric;
         // SAFETY: the launch holds the fabric in an `Arc`.
         let fabric = unsafe {
@@ -53,7 +56,8 @@ impl Cta {
         let epoch = Regions::of(&head).epoch(head.rank).load(Ordering::Acquire).wrapping_add(1);
         // SAFETY: the addresses in `head` are valid, and this is the only thread of the CTA.
         let log = unsafe { Log::begin(&head, index) };
-        let cta = Cta { fabric, head, index, epoch, at: Cell::new(None), log };
+        let matrices = matrices.iter().map(|matrix| matrix.data).collect();
+        let cta = Cta { fabric, head, index, epoch, matrices, at: Cell::new(None), log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -143,8 +147,10 @@ impl Cta {
 
     /// Counts this CTA in a gate's slot, and opens it if that makes `of`.
     pub(super) fn arrive(&self, gate: &SlotPlace, of: u32) {
-        let position = self.check(gate, gate.to, gate.linear());
-        let counter = self.regions().base(self.head.rank) + gate.counter_offset(position);
+        let counter = self.counter(gate);
+        if of == 0 || self.fabric.has_come(&self.wanted(gate)) {
+            self.give_up(FaultRecord { expected: of, ..self.record(FaultKind::Overcounted).at_slot(gate, NONE) });
+        }
         if self.fabric.count(self.lane(), counter, of) {
             self.log.slot_event(EventKind::Send, gate, self.head.rank);
             self.signal(gate, self.head.rank);
@@ -154,7 +160,8 @@ impl Cta {
     /// Waits for a gate's slot.
     pub(super) fn pass(&self, gate: &SlotPlace) {
         self.log.slot_event(EventKind::Wait, gate, self.head.rank);
-        self.wait(&[self.wanted(gate)], self.record(FaultKind::MissingSignal).at_slot(gate, self.head.rank));
+        let missing = self.record(FaultKind::MissingSignal).at_slot(gate, self.head.rank);
+        self.wait_at(&[self.wanted(gate)], missing, Some(self.counter(gate)));
         self.log.slot_event(EventKind::Ready, gate, self.head.rank);
     }
 
@@ -186,6 +193,50 @@ impl Cta {
         self.give_up(FaultRecord { expected: room, seen: blocks, ..fault })
     }
 
+    /// Gives up since something is not as large as a routing says.
+    pub(super) fn misfit(&self, routing: &RoutingPlace, misfit: &Misfit) -> ! {
+        let Misfit { operand, data, need, needed, found } = *misfit;
+        self.give_up(FaultRecord {
+            channel: routing.channel,
+            slot: [operand as u32, need as u32, NONE, NONE],
+            expected: needed,
+            seen: found,
+            argument: self.argument(data),
+            ..self.record(FaultKind::Misfit)
+        })
+    }
+
+    /// Gives up since there is no such rank.
+    pub(super) fn check_source(&self, rank: u32) {
+        if rank >= self.head.world {
+            self.give_up(FaultRecord { peer: rank, ..self.record(FaultKind::OutOfRange) });
+        }
+    }
+
+    /// Gives up since a place lies wholly outside of its matrix.
+    pub(super) fn outside(&self, place: &MatrixPlace, rows: u32) -> ! {
+        let MatrixPlace { matrix, part, row, column } = *place;
+        self.give_up(FaultRecord {
+            argument: self.argument(matrix.data),
+            word: [row, column],
+            expected: rows,
+            seen: matrix.columns,
+            high: [part, matrix.parts],
+            ..self.record(FaultKind::Outside)
+        })
+    }
+
+    /// The index of this rank's matrix that lies here.
+    fn argument(&self, data: u64) -> u32 {
+        self.matrices.iter().position(|matrix| *matrix == data).map_or(NONE, |index| index as u32)
+    }
+
+    /// The address of a gate's counter.
+    fn counter(&self, gate: &SlotPlace) -> u64 {
+        let position = self.check(gate, gate.to, gate.linear());
+        self.regions().base(self.head.rank) + gate.counter_offset(position)
+    }
+
     /// The launch's epoch.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch
@@ -210,7 +261,8 @@ impl Cta {
         };
         self.event(EventKind::End);
         self.event(EventKind::Wait);
-        let chosen = self.wait(&wants, missing);
+        let gate = candidates[0].1.as_ref().filter(|slot| slot.is_gate()).map(|gate| self.counter(gate));
+        let chosen = self.wait_at(&wants, missing, gate);
         self.event(EventKind::Ready);
         candidates[chosen].0
     }
@@ -227,6 +279,10 @@ impl Cta {
 
     /// Accesses a word: `access` says what it held, and whether it was written.
     pub(super) fn access<V>(&self, word: &Word, order: Order, reach: Reach, access: impl FnOnce() -> (V, bool)) -> V {
+        // A word may be loaded again and again until it changes, and that may be never.
+        if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
+            abandon(Abandoned);
+        }
         let seat = Seat { rank: self.head.rank, lane: self.lane(), epoch: self.epoch };
         match self.fabric.access(seat, word.address, order, reach, access) {
             Ok(before) => before,
@@ -244,7 +300,7 @@ impl Cta {
         holds: impl Fn(u64) -> bool + Send + Sync + 'static,
     ) {
         let missing = self.record(FaultKind::NotHeld).at_word(&word.place).compared(comparison, wanted, 0);
-        let watch = Watch { head: self.head, epoch: self.epoch, missing };
+        let watch = Watch { head: self.head, epoch: self.epoch, missing, gate: None };
         let condition = Condition { address: word.address, seen: Arc::new(seen), holds: Arc::new(holds) };
         self.fabric.wait_word(condition, &watch).unwrap_or_else(|abandoned| abandon(abandoned))
     }
@@ -347,7 +403,12 @@ impl Cta {
     }
 
     fn wait(&self, wants: &[Want], missing: FaultRecord) -> usize {
-        let watch = Watch { head: self.head, epoch: self.epoch, missing };
+        self.wait_at(wants, missing, None)
+    }
+
+    /// Waits, the first of the signals perhaps that of a gate with this counter.
+    fn wait_at(&self, wants: &[Want], missing: FaultRecord, gate: Option<u64>) -> usize {
+        let watch = Watch { head: self.head, epoch: self.epoch, missing, gate };
         self.fabric.wait(self.lane(), wants, Some(&watch)).unwrap_or_else(|abandoned| abandon(abandoned))
     }
 

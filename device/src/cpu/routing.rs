@@ -11,7 +11,7 @@ use crate::layout::routing::*;
 use crate::memory::word;
 use crate::order::tiles;
 use crate::place::{MatrixPlace, SlotPlace};
-use crate::routing::{Entry, Placed, RoutingPlace, RoutingSize, Scattered};
+use crate::routing::{Entry, Misfit, Placed, RoutingPlace, RoutingSize, Scattered};
 use crate::shape::TileShape;
 
 fn set(address: u64, value: u32) {
@@ -117,6 +117,9 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
     let Scattered { first, count, block, from, to, gate } = *rows;
     let Head { rank, world, .. } = *cta.head();
     let arranged = routing.arranged(cta.head());
+    if let Some(misfit) = routing.misfit_scattered(rows, world) {
+        cta.misfit(routing, &misfit);
+    }
     let group = arranged.group(block);
     let end = block * routing.size.block_rows + arranged.rows(block);
     for row in first..(first + count).min(end) {
@@ -124,8 +127,11 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
         let source = sources.filter(|source| arranged.start(*source, group) <= row).last();
         let source = source.expect("a group's rows start with those of some rank");
         cta.await_lender(source);
-        let (from, routed) = (on_rank(&from, source), arranged.rows_of(source));
+        let (of_rank, routed) = (on_rank(&from, source), arranged.rows_of(source));
         let chosen = routed.row_at(row, group);
+        if chosen >= of_rank.rows {
+            cta.misfit(routing, &Misfit { data: from.data, ..routing.misfit_row(&of_rank, chosen) });
+        }
         let places = || (0..routing.size.choices).filter_map(|choice| routed.place(&routed.entry(chosen, choice)));
         if places().any(|place| place.row < row) {
             continue;
@@ -133,7 +139,7 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
         for Placed { group, row } in places() {
             let at = |matrix: MatrixArg, row: u32| MatrixPlace { matrix, part: 0, row, column: 0 };
             let columns = from.columns as usize;
-            let elements = Window::<E>::matrix(&at(from, chosen)).read(1, 0, columns);
+            let elements = Window::<E>::matrix(&at(of_rank, chosen)).read(1, 0, columns);
             Window::<E>::matrix(&at(to, row)).write(&elements, columns);
             cta.arrive(&SlotPlace { index: [group, 0, 0, 0], ..gate }, arranged.rows_of_group(group));
         }
@@ -147,6 +153,10 @@ pub(super) fn weighted_sum<E: Element, S: TileShape>(
     row: u32,
     from: &MatrixPlace,
 ) -> Vec<f32> {
+    cta.check_source(source);
+    if let Some(misfit) = routing.misfit_summed(&from.matrix) {
+        cta.misfit(routing, &misfit);
+    }
     let routed = routing.arranged(cta.head()).rows_of(source);
     let mut sums = std::vec![0.0; S::ROWS * S::COLUMNS];
     for (row, sums) in (row..routing.size.rows).zip(sums.chunks_exact_mut(S::COLUMNS)) {

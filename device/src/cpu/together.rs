@@ -38,7 +38,7 @@ impl Whole {
 impl Together for Whole {
     fn matrix_on(&self, place: &SymmetricPlace, rank: u32) -> MatrixArg {
         self.cta.await_rank(place.argument, rank);
-        on_rank(&place.matrix, rank)
+        MatrixArg { part_rows: place.matrix.part_rows, ..on_rank(&place.matrix, rank) }
     }
 
     fn out_of_range(&self, place: &WordPlace) -> ! {
@@ -75,6 +75,7 @@ impl Together for Whole {
     }
 
     fn add_tile<E: Element + Summand, S: TileShape>(&self, tile: &Vec<E>, to: &MatrixPlace) {
+        self.check_inside(to);
         let window = Window::<E>::matrix(to);
         self.cta.alone(|| {
             let sum = window.read(S::ROWS, 0, S::COLUMNS).into_iter().zip(tile);

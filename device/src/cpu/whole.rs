@@ -7,7 +7,7 @@ use super::fault::Panicked;
 use super::protocol::Cta;
 use super::routing;
 use super::window::Window;
-use crate::abi::{Head, MAX_AXES, MatrixArg};
+use crate::abi::{Head, MAX_AXES, MatrixArg, NONE};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::log::EventKind;
@@ -45,6 +45,17 @@ impl Whole {
                     None => Window::slot(data, S::ROWS, S::COLUMNS),
                 }
             }
+        }
+    }
+
+    /// Gives up if a tile that is stored lies wholly outside of its matrix. The first tile doesn't: where a rank has no rows, or
+    /// there are no columns, nothing is lost.
+    pub(super) fn check_inside(&self, place: &MatrixPlace) {
+        self.check_part(&place.matrix, place.part);
+        let MatrixPlace { matrix, row, column, .. } = *place;
+        let rows = if matrix.parts > 1 { matrix.part_rows } else { matrix.rows.max(matrix.part_rows) };
+        if row >= rows.max(1) || column >= matrix.columns.max(1) {
+            self.cta.outside(place, rows);
         }
     }
 
@@ -142,6 +153,12 @@ impl Role for Whole {
         self.cta.note(stage, tile);
     }
 
+    fn check_part(&self, matrix: &MatrixArg, part: u32) {
+        if part >= matrix.parts {
+            self.cta.outside(&MatrixPlace { matrix: *matrix, part, row: NONE, column: NONE }, matrix.rows);
+        }
+    }
+
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES], _: bool) {
         self.cta.begin(stage, tile);
     }
@@ -179,11 +196,15 @@ impl Role for Whole {
     fn store<E: Element, S: TileShape>(&self, tile: &Vec<E>, to: &Place) {
         match to {
             Place::Matrix(place) => {
+                self.check_inside(place);
                 self.cta.event(EventKind::Store);
                 Window::matrix(place).write(tile, S::COLUMNS);
                 self.cta.event(EventKind::Stored);
             }
             Place::Slot(slot) => self.cta.send(slot, |receiver, data| {
+                if let Some(matrix) = slot.into {
+                    self.check_inside(&slot.within(matrix, S::ROWS, S::COLUMNS));
+                }
                 let window = match slot.into {
                     Some(matrix) => Window::matrix(&slot.within(on_rank(&matrix, receiver), S::ROWS, S::COLUMNS)),
                     None => Window::slot(data, S::ROWS, S::COLUMNS),
@@ -221,6 +242,9 @@ impl Role for Whole {
     }
 
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        if let Some(misfit) = routing.misfit(choices, weights, loads) {
+            self.cta.misfit(routing, &misfit);
+        }
         routing::arrange(&self.cta, routing, choices, weights, loads);
     }
 

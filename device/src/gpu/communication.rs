@@ -4,8 +4,8 @@
 use core::cell::Cell;
 
 use super::boxes::{Source, put_in_matrix};
-use super::cta::{CHOICES, Config, Cta, Cursor};
-use super::fault::COMMUNICATION;
+use super::cta::{Config, Cta, Cursor};
+use super::fault::{COMMUNICATION, misfit, no_rank};
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
@@ -67,16 +67,6 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.cta.wait(self.cta.ready(), self.ready.get() ^ 1);
         }
         self.cta.end_log();
-    }
-
-    /// What the loader tells.
-    #[inline(always)]
-    fn told(&self) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.cta.event(EventKind::End);
-        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
-        unsafe { self.cta.read_choice(cursor.slot) }
     }
 
     /// Waits until the math warpgroups have handed the staging buffer over.
@@ -191,7 +181,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]
@@ -207,7 +197,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     /// The math warpgroups fill the table and, once all tables are there, the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
-        assert!(routing.fits(choices, weights, loads));
+        if let Some(found) = routing.misfit(choices, weights, loads) {
+            misfit(routing, &found);
+        }
         let head = self.cta.head;
         let table = routing.table(anew(head.rank));
         self.signals.await_receivers(&table);
@@ -226,7 +218,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn arranged(&self, _: &RoutingPlace) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]
@@ -234,7 +226,14 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     /// The math warpgroups add to it what is received later, as to a tile that was fetched.
     #[inline(always)]
-    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+    fn weighted_sum<E: Element, S: TileShape>(&self, routing: &RoutingPlace, source: u32, _: u32, from: &MatrixPlace) {
+        // They begin when the staging buffer is theirs.
+        if source >= self.cta.head.world {
+            no_rank(source);
+        }
+        if let Some(found) = routing.misfit_summed(&from.matrix) {
+            misfit(routing, &found);
+        }
         if self.held.get() {
             self.take_staging();
         }

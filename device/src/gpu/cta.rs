@@ -421,6 +421,16 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
+    /// What the loader tells a thread of its own, whose next choice is the one at `next`.
+    #[inline(always)]
+    pub(super) fn told(&self, next: &Cell<Cursor>) -> u32 {
+        let cursor = next.get();
+        next.set(cursor.next(CHOICES));
+        self.event(EventKind::End);
+        self.wait(self.chosen(cursor.slot), cursor.parity);
+        unsafe { self.read_choice(cursor.slot) }
+    }
+
     /// A ring slot has been filled.
     #[inline(always)]
     pub(super) fn full(&self, slot: u32) -> u32 {

@@ -11,6 +11,7 @@ use super::cta::{GIVEN_UP, HEAD, SINCE, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
+use crate::routing::{Misfit, RoutingPlace};
 use crate::together::WordPlace;
 use crate::word::Comparison;
 
@@ -122,6 +123,39 @@ fn report_word(kind: u32, argument: u32, row: u32, column: u32, rank: u32, compa
         (*record).peer = rank;
         ((*record).expected, (*record).seen) = (expected as u32, seen as u32);
         (*record).high = [(expected >> 32) as u32, (seen >> 32) as u32];
+    })
+}
+
+/// Gives the launch up over what is not as large as a routing says.
+#[inline(always)]
+pub(super) fn misfit(routing: &RoutingPlace, misfit: &Misfit) -> ! {
+    let Misfit { operand, need, needed, found, .. } = *misfit;
+    report_misfit(routing.channel, operand as u32, need as u32, needed, found);
+    exit()
+}
+
+/// Gives the launch up over another rank that there is not.
+#[inline(always)]
+pub(super) fn no_rank(rank: u32) -> ! {
+    report_misfit(NONE, NONE, NONE, NONE, rank);
+    exit()
+}
+
+/// With few arguments, for the sake of roles whose registers are all in use. Without an operand: over a rank that there is not.
+#[cold]
+#[inline(never)]
+fn report_misfit(channel: u32, operand: u32, need: u32, needed: u32, found: u32) {
+    let (kind, peer) = if operand == NONE { (FaultKind::OutOfRange, found) } else { (FaultKind::Misfit, NONE) };
+    report(|record| unsafe {
+        (*record).kind = kind as u32;
+        (*record).channel = channel;
+        (*record).argument = NONE;
+        (*record).word = [NONE; 2];
+        (*record).slot = [operand, need, NONE, NONE];
+        (*record).piece = NONE;
+        (*record).peer = peer;
+        (*record).expected = needed;
+        (*record).seen = found;
     })
 }
 

@@ -4,14 +4,13 @@
 use core::cell::Cell;
 
 use super::boxes::arrived;
-use super::cta::{CHOICES, Config, Cta, Cursor};
+use super::cta::{Config, Cta, Cursor};
 use super::fault::POLLER;
 use super::signals::Signals;
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
-use crate::log::EventKind;
 use crate::order::tiles;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
@@ -38,16 +37,6 @@ impl<'c, 'p, C: Config> Poller<'c, 'p, C> {
         Poller { cta, signals, choice: Cell::new(Cursor::START), before: Cell::new(0) }
     }
 
-    /// What the loader tells.
-    #[inline(always)]
-    fn told(&self) -> u32 {
-        let cursor = self.choice.get();
-        self.choice.set(cursor.next(CHOICES));
-        self.cta.event(EventKind::End);
-        self.cta.wait(self.cta.chosen(cursor.slot), cursor.parity);
-        unsafe { self.cta.read_choice(cursor.slot) }
-    }
-
     /// Ends the role.
     #[inline(always)]
     pub fn finish(&self) {
@@ -72,12 +61,12 @@ impl<'c, 'p, C: Config> Role for Poller<'c, 'p, C> {
 
     #[inline(always)]
     fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]
     fn arranged(&self, _: &RoutingPlace) -> u32 {
-        self.told()
+        self.cta.told(&self.choice)
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 use core::cell::Cell;
 
 use super::cta::{Config, Cta};
+use super::fault::{end_thread, misfit};
 use super::routing::{anew_size, every};
 use super::signals::Signals;
 use crate::abi::Head;
@@ -35,6 +36,9 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
     let head = &Head { world: anew(cta.head.world), rank: anew(cta.head.rank), ..*cta.head };
     let (room, buffer) = (C::ROWS as u32 * ROW, cta.move_buffer());
     let bytes = tiles(rows.from.columns * E::SIZE, 16) * 16;
+    if let Some(found) = routing.misfit_scattered(rows, head.world) {
+        misfit(routing, &found);
+    }
     if choices == 0 {
         return;
     }
@@ -76,6 +80,13 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         });
         let brings = is_row && earlier == 0;
         let from = signals.matrix_of(&rows.from, source);
+        let misses = brings && chosen >= from.rows;
+        if unsafe { lanes_where(misses) } != 0 {
+            if misses {
+                misfit(routing, &routing.misfit_row(&from, chosen));
+            }
+            end_thread();
+        }
         let from = from.data + chosen as u64 * from.pitch;
         let mut pending = if bytes > 0 { unsafe { lanes_where(brings && lane == leader) } } else { 0 };
         let mut offset = 0;

@@ -443,7 +443,8 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         let theirs = matrix.ranks + rank as u64 * size_of::<MatrixArg>() as u64;
         let word = |offset: usize| unsafe { load_constant_u64(theirs + offset as u64) };
         let (data, pitch) = (word(offset_of!(MatrixArg, data)), word(offset_of!(MatrixArg, pitch)));
-        MatrixArg { data, pitch, maps: word(offset_of!(MatrixArg, maps)), ..*matrix }
+        let (maps, rows) = (word(offset_of!(MatrixArg, maps)), word(offset_of!(MatrixArg, rows)) as u32);
+        MatrixArg { data, pitch, maps, rows, ..*matrix }
     }
 
     #[inline(always)]

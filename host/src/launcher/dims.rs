@@ -5,8 +5,8 @@ use entwine_device::abi::MAX_DIMS;
 use crate::arguments::{Bound, BoundMatrix};
 use crate::error::Error;
 use crate::extent::{self, Sizes};
-use crate::spec::{ArgumentKind, Extent, KernelSpec};
-use crate::tensor::share;
+use crate::spec::{ArgumentKind, Extent, ItemSpec, KernelSpec};
+use crate::tensor::{ALIGNMENT, share};
 
 /// Rows or columns of a matrix argument.
 #[derive(Clone, Copy)]
@@ -98,7 +98,9 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
         }
         spare_rows(matrix, sizes.world).map_err(refuse)?;
     }
-    check_grids(kernel, sizes)
+    check_scattered(kernel, arguments)?;
+    check_grids(kernel, sizes)?;
+    check_into(kernel, arguments, sizes)
 }
 
 /// Refuses grids whose tiles kernels can't count.
@@ -118,9 +120,93 @@ pub(crate) fn check_grids(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), 
     Ok(())
 }
 
+/// The dimensions' sizes, each with the argument that gave it.
 fn where_from(kernel: &KernelSpec, sizes: &Sizes<'_>) -> String {
-    let dims = kernel.dims.iter().zip(sizes.dims).map(|(name, size)| format!("{name} = {size}, "));
+    let dims = kernel.dims.iter().zip(sizes.dims).enumerate().map(|(dim, (name, size))| match giver(kernel, dim) {
+        Some(giver) => format!("{name} = {size} ({giver}), "),
+        None => format!("{name} = {size}, "),
+    });
     format!("here {}world = {}", dims.collect::<String>(), sizes.world)
+}
+
+/// What [`bind`] takes a dimension's size from, in words.
+fn giver(kernel: &KernelSpec, dim: usize) -> Option<String> {
+    let axes = || {
+        kernel.arguments.iter().filter_map(|argument| match &argument.kind {
+            ArgumentKind::Matrix { rows, columns, .. } => {
+                Some([(argument.name, "rows", rows), (argument.name, "columns", columns)])
+            }
+            ArgumentKind::Scalar(_) => None,
+        })
+    };
+    let alone = axes().flatten().find(|(.., extent)| matches!(extent, Extent::Dim(found) if *found == dim));
+    if let Some((argument, axis, _)) = alone {
+        return Some(format!("{axis} of `{argument}`"));
+    }
+    let (argument, axis, _) = axes().flatten().find(|(.., extent)| extent.share_of() == Some(dim))?;
+    Some(format!("{axis} of `{argument}` on all ranks"))
+}
+
+/// Refuses channels in matrices whose slots are not one for each of the matrix's tiles: what is sent would be lost, or a part of
+/// the matrix never come.
+pub(crate) fn check_into(kernel: &KernelSpec, arguments: &Bound, sizes: &Sizes<'_>) -> Result<(), Error> {
+    for channel in kernel.channels {
+        let (Some(into), ItemSpec::Tile { rows, columns, .. }) = (channel.into, &channel.item) else { continue };
+        let matrix = &arguments.matrices[into];
+        let sharded = matches!(matrix.spec.kind, ArgumentKind::Matrix { sharded: true, .. });
+        let most = |axis: Axis| axis.sizes(matrix).max().unwrap_or(0);
+        let rows_of_part = if sharded { most(Axis::Rows).div_ceil(sizes.world as usize) } else { most(Axis::Rows) };
+        let tiles = |size: usize, extent: &Extent| extent.value(sizes).map(|tile| size.div_ceil(tile.max(1) as usize));
+        let parts = sharded.then_some(Some(sizes.world as usize));
+        let wanted = parts.into_iter().chain([tiles(rows_of_part, rows), tiles(most(Axis::Columns), columns)]);
+        let found = channel.slots.iter().map(|axis| axis.value(sizes).map(|slots| slots as usize));
+        let (wanted, found): (Vec<_>, Vec<_>) = (wanted.collect(), found.collect());
+        // What is empty has no tiles, whatever is said of its other axis.
+        let none = |axes: &[Option<usize>]| axes.contains(&Some(0));
+        if wanted != found && !(none(&wanted) && none(&found)) {
+            let text = |axes: &[Option<usize>]| {
+                let axes = axes.iter().map(|axis| axis.map_or("more than 2³²".into(), |axis| axis.to_string()));
+                axes.collect::<Vec<_>>().join(", ")
+            };
+            let problem = format!(
+                "channel `{}` lies in `{}`, so that it has a slot for each of its tiles: expected slots [{}], found [{}]; {}",
+                channel.name,
+                matrix.spec.name,
+                text(&wanted),
+                text(&found),
+                where_from(kernel, sizes)
+            );
+            return Err(Error::Launch { kernel: kernel.name, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses foreign memory whose rows movers would copy in whole pieces of 16 bytes, where these reach beyond the rows' ends:
+/// what lies there isn't the matrix's.
+fn check_scattered(kernel: &KernelSpec, arguments: &Bound) -> Result<(), Error> {
+    let is_lent = |matrix: &&BoundMatrix| matches!(matrix.spec.kind, ArgumentKind::Matrix { lent: true, .. });
+    for lent in arguments.matrices.iter().filter(is_lent) {
+        let bytes = lent.ranks[0].row_bytes();
+        if bytes.is_multiple_of(ALIGNMENT) {
+            continue;
+        }
+        // Rows are scattered to a matrix that has the same columns.
+        let takes_part = |matrix: &&BoundMatrix| {
+            let written = matches!(matrix.spec.kind, ArgumentKind::Matrix { mutable: true, .. });
+            (written || is_lent(matrix)) && matrix.ranks[0].row_bytes() == bytes
+        };
+        let foreign = |matrix: &&BoundMatrix| matrix.ranks.iter().any(|rank| rank.is_foreign());
+        if let Some(matrix) = arguments.matrices.iter().filter(takes_part).find(foreign) {
+            let problem = format!(
+                "rows are scattered in pieces of {ALIGNMENT} bytes, and one of {} columns has {bytes}, so that in foreign memory \
+                 what lies behind it would be overwritten; allocate the tensor with this crate",
+                lent.ranks[0].columns
+            );
+            return Err(Error::Argument { kernel: kernel.name, argument: matrix.spec.name, problem });
+        }
+    }
+    Ok(())
 }
 
 /// A sharded matrix whose rows do not divide evenly needs spare rows: each part is loaded and stored as if it were whole.

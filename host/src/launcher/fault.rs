@@ -4,7 +4,7 @@ use std::fmt;
 
 use entwine_device::abi::{FaultKind, FaultRecord, NONE};
 
-use crate::spec::{ArgumentKind, ElementSpec, ElementType, Extent, KernelSpec};
+use crate::spec::{ArgumentKind, ElementSpec, ElementType, Extent, ItemSpec, KernelSpec};
 
 /// Why a launch was given up, by the first rank that noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +31,16 @@ pub struct Fault {
     pub expected: u32,
     /// The count that was seen last.
     pub seen: u32,
-    /// The symmetric matrix concerned.
+    /// The matrix concerned, where it is known: a symmetric one, or one of a simulated rank.
     pub argument: Option<&'static str>,
-    /// The row and the column of its word; the list and the position of a bag's index.
+    /// The row and the column of its word, or of a tile; the list and the position of a bag's index.
     pub word: Vec<u32>,
-    /// What was waited for in a word, and what it held instead, as text.
+    /// What was waited for in a word, or needed of a matrix, and what there was instead, as text.
     pub compared: Option<(String, String)>,
     /// Source file and line of a panic.
     pub location: Option<(String, u32)>,
+    /// What a panic said, on simulated ranks.
+    pub message: Option<String>,
 }
 
 impl Fault {
@@ -52,23 +54,33 @@ impl Fault {
         let by_rank = channel.is_none_or(|channel| matches!(channel.slots.first(), Some(Extent::World)));
         let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange);
         let one_sided = record.channel == NONE && !matches!(kind, FaultKind::Panic);
-        let argument = one_sided.then(|| matrix(spec, record.argument)).flatten();
+        let (misfit, outside) = (kind == FaultKind::Misfit, kind == FaultKind::Outside);
+        let gate = channel.is_some_and(|channel| matches!(channel.item, ItemSpec::Gate));
+        let argument = (one_sided || misfit).then(|| matrix(spec, record.argument)).flatten();
+        let message = &record.message[..(record.message_length as usize).min(record.message.len())];
         Some(Fault {
             kind,
             argument: argument.map(|(name, _)| name),
             word: if one_sided { coordinates(&record.word) } else { Vec::new() },
-            compared: (kind == FaultKind::NotHeld).then(|| compared(record, argument.map(|(_, element)| element))),
+            compared: match kind {
+                FaultKind::NotHeld => Some(compared(record, argument.map(|(_, element)| element))),
+                _ if gate => Some(counts(record)),
+                _ if misfit => Some(misfits(record)),
+                _ if outside => Some(outlines(record)),
+                _ => None,
+            },
             kernel: spec.name,
             rank: record.rank,
             stage: spec.stages.get(record.stage as usize).map(|stage| stage.name),
             tile: coordinates(&record.tile),
             channel: channel.map(|channel| channel.name),
-            slot: coordinates(&record.slot),
+            slot: if misfit { Vec::new() } else { coordinates(&record.slot) },
             piece: (record.piece != NONE).then_some(record.piece),
             peer: (record.peer != NONE && (by_rank || of_receiver)).then_some(record.peer),
             expected: record.expected,
             seen: record.seen,
             location: (length > 0).then_some((file, record.line)),
+            message: (!message.is_empty()).then(|| String::from_utf8_lossy(message).into_owned()),
         })
     }
 }
@@ -88,6 +100,9 @@ fn kind(word: u32) -> Option<FaultKind> {
         TooNarrow,
         BadIndex,
         BadOffset,
+        Misfit,
+        Outside,
+        Overcounted,
     ];
     kinds.into_iter().find(|kind| *kind as u32 == word)
 }
@@ -118,6 +133,46 @@ fn compared(record: &FaultRecord, element: Option<ElementSpec>) -> (String, Stri
     (format!("{relation}{}", text(record.expected, record.high[0])), text(record.seen, record.high[1]))
 }
 
+/// How many tiles a gate waits for, and how many were counted, as far as it is known.
+fn counts(record: &FaultRecord) -> (String, String) {
+    match record.word {
+        [NONE, _] => ("enough tiles".into(), "fewer".into()),
+        [0, _] => ("some tiles".into(), "none".into()),
+        [counted, NONE] => ("more tiles".into(), counted.to_string()),
+        [counted, of] => (format!("{of} tiles"), counted.to_string()),
+    }
+}
+
+/// What a routing needs, and what there is.
+fn misfits(record: &FaultRecord) -> (String, String) {
+    let operands = [
+        "the matrix of choices",
+        "the matrix of weights",
+        "the matrix of loads",
+        "the matrix whose rows are scattered",
+        "the matrix that rows are scattered to",
+        "the gates that count scattered rows",
+        "the matrix that is summed",
+    ];
+    let needs = ["at least {} rows", "at most {} rows", "{} columns", "at least {} columns", "at least {} slots"];
+    let [operand, need, ..] = record.slot.map(|index| index as usize);
+    let (operand, need) = (operands.get(operand).unwrap_or(&"a matrix"), needs.get(need).unwrap_or(&"{}"));
+    (format!("{} in {operand}", need.replace("{}", &record.expected.to_string())), record.seen.to_string())
+}
+
+/// What lies outside of a matrix, and what the matrix is.
+fn outlines(record: &FaultRecord) -> (String, String) {
+    let [part, parts] = record.high;
+    let size = format!("{} rows and {} columns", record.expected, record.seen);
+    match coordinates(&record.word)[..] {
+        [row, column] if parts > 1 => {
+            (format!("a tile at row {row} and column {column} of part {part}"), format!("parts of {size}"))
+        }
+        [row, column] => (format!("a tile at row {row} and column {column}"), size),
+        _ => (format!("part {part}"), format!("{parts} parts")),
+    }
+}
+
 fn coordinates(words: &[u32]) -> Vec<u32> {
     words.iter().copied().take_while(|word| *word != NONE).collect()
 }
@@ -131,7 +186,9 @@ impl fmt::Display for Fault {
             write!(f, ", stage `{stage}`, tile {:?}", self.tile)?;
         }
         f.write_str(": ")?;
+        let gate = self.compared.as_ref().filter(|_| !matches!(self.kind, FaultKind::Misfit));
         let slot = match self.channel {
+            Some(channel) if gate.is_some() => format!("slot {:?} of gate `{channel}`", self.slot),
             Some(channel) => {
                 let piece = self.piece.map(|piece| format!("piece {piece} of ")).unwrap_or_default();
                 format!("{piece}slot {:?} of channel `{channel}`", self.slot)
@@ -148,6 +205,20 @@ impl fmt::Display for Fault {
             (Some(argument), word) => format!("`{argument}{word:?}` on {peer}"),
             (None, _) => format!("the memory of {peer}"),
         };
+        if let Some((wanted, counted)) = gate {
+            match self.kind {
+                FaultKind::MissingSignal => {
+                    return write!(f, "waited at {slot} for {wanted} until the deadline; {counted} came");
+                }
+                FaultKind::Deadlock => {
+                    return write!(
+                        f,
+                        "deadlock: every CTA waits and none can go on; here at {slot} for {wanted}, and {counted} came"
+                    );
+                }
+                _ => {}
+            }
+        }
         match self.kind {
             FaultKind::None => Ok(()),
             FaultKind::MissingSignal if self.channel.is_none() => {
@@ -180,14 +251,33 @@ impl fmt::Display for Fault {
                 self.seen,
                 self.expected
             ),
+            FaultKind::Misfit => {
+                let (wanted, found) = self.compared.clone().unwrap_or_default();
+                write!(f, "routing `{}` needs {wanted}; ", self.channel.unwrap_or_default())?;
+                match self.argument {
+                    Some(argument) => write!(f, "`{argument}` has {found}"),
+                    None => write!(f, "it has {found}"),
+                }
+            }
+            FaultKind::Outside => {
+                let (what, size) = self.compared.clone().unwrap_or_default();
+                let argument = self.argument.map_or("a matrix".into(), |argument| format!("`{argument}`"));
+                write!(f, "{what} lies wholly outside of {argument}, which has {size}")
+            }
+            FaultKind::Overcounted => {
+                write!(f, "{slot} is counted more often than the {} tiles that it waits for", self.expected)
+            }
             FaultKind::MissingSignal => {
                 write!(f, "waited for {slot} until the deadline; {peer} never sent it ({counts})")
             }
             FaultKind::SlotOutOfRange => write!(f, "{slot} (sent to {peer}) does not exist"),
-            FaultKind::Panic => match &self.location {
-                Some((file, line)) => write!(f, "the tile function panicked at {file}:{line}"),
-                None => write!(f, "the tile function panicked"),
-            },
+            FaultKind::Panic => {
+                f.write_str("the tile function panicked")?;
+                if let Some((file, line)) = &self.location {
+                    write!(f, " at {file}:{line}")?;
+                }
+                self.message.iter().try_for_each(|message| write!(f, ": {message}"))
+            }
             FaultKind::NotAcknowledged => write!(
                 f,
                 "could not send {slot} before the deadline; {peer} has not started the launch that frees it ({counts})"
@@ -232,6 +322,8 @@ mod tests {
             line: 0,
             file_length: 0,
             file: [0; 128],
+            message_length: 0,
+            message: [0; 256],
         }
     }
 

@@ -107,7 +107,8 @@ impl<K: KernelType> Kernel<K> {
         Ok(self)
     }
 
-    /// Does harm to the next launch, so that a test can see it reported.
+    /// Does harm to the next launch, so that a test can see it reported; to the first one of a graph, if that is what is started
+    /// next.
     ///
     /// # Errors
     /// There is no such rank or channel, or the slot has the wrong number of coordinates.

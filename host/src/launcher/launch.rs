@@ -220,7 +220,12 @@ impl FaultBoard {
             faults.extend(Fault::read(kernel, &record));
         }
         Ok(faults.into_iter().min_by_key(|fault| match fault.kind {
-            FaultKind::Panic | FaultKind::SlotOutOfRange | FaultKind::Race => 0,
+            FaultKind::Panic
+            | FaultKind::SlotOutOfRange
+            | FaultKind::Race
+            | FaultKind::Misfit
+            | FaultKind::Outside
+            | FaultKind::Overcounted => 0,
             _ => 1,
         }))
     }

@@ -140,6 +140,9 @@ impl Loaded {
     ) -> Result<Arc<InFlight>, Error> {
         self.program.check(streams)?;
         let mut state = self.ready(&requests[0])?;
+        if let Some(injected) = state.injected.take_if(|_| launches > 0) {
+            return self.launch_injected(&mut state, requests, launches, injected, streams);
+        }
         let built = match graph.take().filter(|graph| graph.generation == state.generation) {
             Some(built) => built,
             None => {
@@ -155,6 +158,27 @@ impl Loaded {
         };
         let BuiltGraph { replay, faults, .. } = graph.insert(built);
         state.start(requests, faults, streams, None, |schedule| replay.clone().start(schedule))
+    }
+
+    /// Starts a graph's launches once, harm done to the first of them: as a graph of its own, since the harm lies in what that
+    /// launch takes.
+    fn launch_injected(
+        &self,
+        state: &mut State,
+        requests: &[Request],
+        launches: u32,
+        injected: Injected,
+        streams: Option<&[crate::Stream]>,
+    ) -> Result<Arc<InFlight>, Error> {
+        let faults = state.launches.board(&self.world)?;
+        let region = state.region.as_ref().expect("the state is ready");
+        let mut injected = Some(injected);
+        let works = requests.iter().cycle().take(launches as usize).map(|request| {
+            request.work(region, &faults, self.program.resident(request.variant()), injected.take(), None)
+        });
+        let works = works.collect::<Result<_, _>>()?;
+        let replay = self.program.clone().record(works, launches)?;
+        state.start(requests, &faults, streams, None, |schedule| replay.start(schedule))
     }
 
     /// Adds a launch to what the streams capture. Its replays use what is returned.

@@ -85,6 +85,7 @@ impl Request {
     pub fn carried_out(&self, choice: &Choice) -> Result<Self, Error> {
         let Request { kernel, ref world, deadline, element, dims, ref arguments, .. } = *self;
         let sizes = Sizes { dims: &dims, world: world.ranks() as u32, tile: choice.tile };
+        dims::check_into(kernel, arguments, &sizes)?;
         let layout = Layout::of(kernel, element, &sizes, &choice.carriages)?;
         let chosen = Arc::new(Chosen::pinned(kernel, element, choice)?);
         Ok(Request {
@@ -201,7 +202,14 @@ impl Request {
                 true => RankMatrix::table(&matrix.ranks, &self.world, rank, parts)?,
                 false => 0,
             };
-            Ok(MatrixArg { ranks, ..argument })
+            // Of what is split over the ranks, as many as the first one has, so that all know which tiles there are.
+            let part_rows = match &matrix.spec.kind {
+                ArgumentKind::Matrix { rows, .. } if parts == 1 && rows.share_of().is_some() => {
+                    matrix.ranks[0].rows as u32
+                }
+                _ => argument.part_rows,
+            };
+            Ok(MatrixArg { ranks, part_rows, ..argument })
         });
         let matrices: Vec<_> = matrices.collect::<Result<_, Error>>()?;
         Ok(params(head, &matrices, channels, &self.arguments.scalars))

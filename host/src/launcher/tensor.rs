@@ -308,6 +308,16 @@ impl RankMatrix {
         })
     }
 
+    /// Bytes of a row's elements.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.columns * self.element.size()
+    }
+
+    /// Whether its memory is not this crate's, so that nothing may be written behind its rows.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.spare_rows == 0
+    }
+
     /// What a kernel on `rank` is told of this matrix when its rows are seen in `parts` parts. Prepares the
     /// descriptors on first use; they live as long as the matrix.
     pub(crate) fn argument(&self, world: &World, rank: usize, parts: u32) -> Result<MatrixArg, Error> {
@@ -358,7 +368,7 @@ impl RankMatrix {
     }
 
     fn area(&self) -> Area {
-        let row = self.columns * self.element.size();
+        let row = self.row_bytes();
         Area { offset: 0, pitch: self.pitch, row, rows: if row == 0 { 0 } else { self.rows } }
     }
 }

@@ -86,6 +86,10 @@ pub mod meet {
         #[shape(tables, world)] seen: &mut Symmetric<u32>,
     ) {
         let [table] = at.coordinates();
+        let mut evens = Group::of([0]);
+        for rank in (2..at.world()).step_by(2) {
+            evens = evens.with(rank);
+        }
         for time in 0..times {
             for rank in 0..at.world() {
                 seen.on(rank).word([table, at.rank()]).store(time + 1, Relaxed, Sys);
@@ -96,7 +100,7 @@ pub mod meet {
                 assert!(told == time + 1);
             }
             met.barrier(table, Group::ALL);
-            even.barrier(table, Group::of([0, 2, 4, 6]));
+            even.barrier(table, evens);
         }
     }
 }
@@ -122,6 +126,36 @@ pub mod astray {
                 words.here().word([row, 1]).fetch_add(1, Relaxed, Gpu);
             }
             words.here().word([0, 0]).wait_until(Comparison::AtMost, awaited);
+        }
+    }
+}
+
+/// A barrier with a rank that there may not be.
+#[entwine::kernel(tiles = [(64, 64)], elements = [f32], roles = one)]
+pub mod strangers {
+    use super::*;
+
+    #[stage(grid = [1])]
+    fn meet(_at: At<1>, member: u32, #[shape(1, world)] met: &mut Symmetric<u64>) {
+        met.barrier(0, Group::of([0, member]));
+    }
+}
+
+/// A rank that looks at a word until somebody stores to it, which nobody does.
+#[entwine::kernel(tiles = [(64, 64)], elements = [f32], roles = one)]
+pub mod spinning {
+    use super::*;
+
+    #[stage(grid = [1])]
+    fn spin(at: At<1>, culprit: u32, compares: bool, #[shape(1, 1)] words: &mut Symmetric<u32>) {
+        let word = words.here().word([0, 0]);
+        if at.rank() != culprit {
+            return;
+        }
+        if compares {
+            while word.compare_exchange(1, 0, AcqRel, Gpu).is_err() {}
+        } else {
+            while word.load(Acquire, Sys) == 0 {}
         }
     }
 }

@@ -88,7 +88,7 @@ words! {
         [exchange, fetch_add, fetch_sub, fetch_min, fetch_max, fetch_and, fetch_or, fetch_xor];
     words_i64: i64,
         [exchange, fetch_add, fetch_sub, fetch_min, fetch_max, fetch_and, fetch_or, fetch_xor];
-    words_f32: f32, [exchange, fetch_add, fetch_sub];
-    words_f16: f16, [exchange, fetch_add, fetch_sub];
-    words_bf16: bf16, [exchange, fetch_add, fetch_sub];
+    words_f32: f32, [exchange, fetch_add, fetch_sub, fetch_min, fetch_max];
+    words_f16: f16, [exchange, fetch_add, fetch_sub, fetch_min, fetch_max];
+    words_bf16: bf16, [exchange, fetch_add, fetch_sub, fetch_min, fetch_max];
 }

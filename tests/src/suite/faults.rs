@@ -63,6 +63,7 @@ fn missing_signal<P: Product>(
         word: Vec::new(),
         compared: None,
         location: None,
+        message: None,
     };
     ensure!(fault.rank != 1 && fault == expected, "found {fault:?}\nexpected {expected:?}");
 

@@ -9,6 +9,7 @@ mod faults;
 mod gpus;
 mod graphs;
 mod large;
+mod misfits;
 mod moe;
 mod number;
 mod one_sided;
@@ -106,7 +107,7 @@ pub fn everywhere() -> Vec<Case> {
     fused!(cases, 1, starts::allocations_meanwhile, starts::dropped_meanwhile);
     each!(cases, 2, faults::missing_partial_tile, faults::missing_sum, faults::missing_panel);
     each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
-    elements!(cases, 1, moe::routings, moe::back_to_back, moe::in_halves);
+    elements!(cases, 1, moe::routings, moe::of_nothing, moe::back_to_back, moe::in_halves);
     each!(cases, 1, moe::overflow, moe::epochs_wrap<bf16>);
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings);
     fused!(cases, 1, timeline::records);
@@ -123,13 +124,22 @@ pub fn everywhere() -> Vec<Case> {
         embedding::offset_out_of_range
     );
     each!(cases, 1, embedding::in_a_row);
-    each!(cases, 1, one_sided::barriers);
-    each!(cases, 2, one_sided::out_of_range, one_sided::never_held, one_sided::too_narrow);
+    each!(cases, 1, one_sided::barriers, one_sided::strange_ranks);
+    each!(cases, 1, misfits::routed_matrices, misfits::slots_in_a_matrix, misfits::bags_of_a_bad_table);
+    each!(cases, 2, one_sided::spins, one_sided::out_of_range, one_sided::never_held, one_sided::too_narrow);
     each!(cases, 1, words::every_operation<u32>, words::every_operation<i32>, words::every_operation<u64>);
     each!(cases, 1, words::every_operation<i64>, words::every_operation<f32>, words::every_operation<f16>);
     each!(cases, 1, words::every_operation<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
     elements!(cases, 1, woven::mirrors);
+    cases
+}
+
+/// The cases that only simulated ranks show.
+pub fn simulated() -> Vec<Case> {
+    let mut cases = Vec::new();
+    each!(cases, 1, misfits::tiles_outside, misfits::gates_with_wrong_numbers, misfits::narrow_panels);
+    each!(cases, 1, misfits::orders_that_mislead);
     cases
 }
 

@@ -47,7 +47,7 @@ impl Routing {
     /// The experts that each token chooses, all of them others.
     fn choose(self, size: Size, generator: &mut SmallRng) -> Vec<u32> {
         let Size { tokens, choices, experts, .. } = size;
-        let favourite = generator.random_range(0..experts as u32);
+        let favourite = generator.random_range(0..experts.max(1) as u32);
         let alike = some(experts, choices, generator);
         let choose = |_| match self {
             Routing::Uniform => some(experts, choices, generator),
@@ -321,6 +321,34 @@ pub fn routings<T: Number>(ranks: &Ranks) -> Result<()> {
         run().map_err(|error| TestCaseError::fail(format!("{error:#}")))
     });
     outcome.map_err(|error| anyhow::anyhow!("{error}"))?;
+    check_guards(&world)
+}
+
+/// Layers without tokens, columns, hidden values, choices or experts: whatever there is of the results is zero, and nobody waits.
+pub fn of_nothing<T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let (whole, first, second) = (Kernel::load(&world)?, Kernel::load(&world)?, Kernel::load(&world)?);
+    let size = Size { tokens: 70, choices: 2, experts: 5, columns: 24, hidden: 40 };
+    let sizes = [
+        Size { tokens: 0, ..size },
+        Size { columns: 0, ..size },
+        Size { hidden: 0, ..size },
+        Size { choices: 0, ..size },
+        Size { columns: 0, hidden: 0, ..size },
+        Size { choices: 0, experts: 0, ..size },
+        Size { tokens: 1, choices: 1, experts: 1, columns: 8, hidden: 1 },
+    ];
+    for size in sizes {
+        let mut problem = Problem::<T>::roomy(&world, size, Routing::Uniform, 7)?;
+        for _ in 0..2 {
+            whole.launch(problem.args())?.wait().with_context(|| format!("{size:?}"))?;
+            problem.check().with_context(|| format!("{size:?}"))?;
+        }
+        problem.poison()?;
+        first.launch(problem.first_half())?.wait().with_context(|| format!("the first half of {size:?}"))?;
+        second.launch(problem.second_half())?.wait().with_context(|| format!("the second half of {size:?}"))?;
+        problem.check().with_context(|| format!("{size:?} in halves"))?;
+    }
     check_guards(&world)
 }
 

@@ -6,7 +6,7 @@ use entwine::device::abi::FaultKind;
 use entwine::{Error, Fault, Tensor, TensorElement};
 
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{astray, hand_on, hand_tiles, meet};
+use crate::kernels::{astray, hand_on, hand_tiles, meet, spinning, strangers};
 
 /// Sizes that are no multiples of a tile, nor rows of 16 bytes.
 const SIZES: [[usize; 2]; 5] = [[1, 1], [70, 33], [200, 128], [64, 264], [129, 8]];
@@ -148,12 +148,48 @@ pub fn out_of_range(ranks: &Ranks) -> Result<()> {
     Ok(())
 }
 
+/// Case 16: a group with a rank that the world doesn't have, or that no world has, waits for nobody, and names it.
+pub fn strange_ranks(ranks: &Ranks) -> Result<()> {
+    let (world, count) = (ranks.world()?, ranks.count() as u32);
+    let kernel = strangers::load(&world)?;
+    let mut met = world.zeros([1, ranks.count()])?;
+    for stranger in [count, 8, 31, 32, 33, 1 << 20] {
+        match kernel.launch(strangers::Args { member: stranger, met: &mut met })?.wait() {
+            Err(Error::Fault(fault)) => {
+                let named = (fault.kind, fault.argument) == (FaultKind::OutOfRange, Some("met"));
+                ensure!(named && fault.peer == Some(stranger) && fault.word.is_empty(), "{fault}");
+            }
+            other => bail!("expected a fault over rank {stranger}, found {other:?}"),
+        }
+        met.fill(0)?;
+    }
+    kernel.launch(strangers::Args { member: count - 1, met: &mut met })?.wait()?;
+    check_guards(&world)
+}
+
 /// Case 15: what is waited for in a word, and does not come before the deadline, is named with what is there instead.
 pub fn never_held(ranks: &Ranks) -> Result<()> {
     let fault = wander(ranks, [1, 0, 1], -3, false)?;
     ensure!((fault.kind, fault.rank, fault.stage) == (FaultKind::NotHeld, 1, Some("wander")), "{fault}");
     ensure!((fault.argument, &*fault.word) == (Some("words"), &[0, 0][..]), "{fault}");
     ensure!(fault.compared == Some(("at most -3".into(), "0".into())), "{fault}");
+    Ok(())
+}
+
+/// Case 15: a rank that looks at a word for ever ends when the others have waited for it until the deadline.
+pub fn spins(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = spinning::load(&world)?.with_deadline(std::time::Duration::from_millis(300));
+    let mut words = world.zeros([1, 1])?;
+    for compares in [false, true] {
+        match kernel.launch(spinning::Args { culprit: 1, compares, words: &mut words })?.wait() {
+            Err(Error::Fault(fault)) => {
+                ensure!((fault.kind, fault.peer) == (FaultKind::MissingSignal, Some(1)), "{fault}");
+            }
+            other => bail!("expected a fault over rank 1, found {other:?}"),
+        }
+        kernel.launch(spinning::Args { culprit: u32::MAX, compares, words: &mut words })?.wait()?;
+    }
     Ok(())
 }
 

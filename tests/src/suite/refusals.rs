@@ -49,6 +49,9 @@ pub fn tensors(ranks: &Ranks) -> Result<()> {
     if last > 0 {
         refused(columns, &["as many columns on every rank", "8 on rank 0, but 9 on rank 1"])?;
     }
+    refused(world.zeros::<bf16>([1 << 31, 1]), &["at most 2³¹ − 1 rows and columns, not 2147483648 × 1"])?;
+    refused(world.zeros::<bf16>([i32::MAX as usize; 2]), &["rank 0: could not allocate"])?;
+    refused(world.scatter([1 << 63, 2], &[] as &[bf16]), &["elements are expected, and 0 were given"])?;
     refused(world.scatter([3, 3], &[bf16::ZERO; 8]), &["3 × 3 elements", "8 were given"])?;
     kernel.launch(gemm_reduce_scatter::Args { a: &a, b: &b, c: &mut c })?.wait()?;
     Ok(())

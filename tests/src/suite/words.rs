@@ -40,12 +40,13 @@ pub struct Changed(Change, bool);
 
 const EXCHANGED: Changed = Changed(Change::Exchange, false);
 const SUMS: [Changed; 3] = [EXCHANGED, Changed(Change::Add, false), Changed(Change::Add, true)];
+const FLOATS: [Changed; 5] = [SUMS[0], SUMS[1], SUMS[2], Changed(Change::Min, false), Changed(Change::Max, false)];
 const ALL: [Changed; 8] = [
-    SUMS[0],
-    SUMS[1],
-    SUMS[2],
-    Changed(Change::Min, false),
-    Changed(Change::Max, false),
+    FLOATS[0],
+    FLOATS[1],
+    FLOATS[2],
+    FLOATS[3],
+    FLOATS[4],
     Changed(Change::And, false),
     Changed(Change::Or, false),
     Changed(Change::Xor, false),
@@ -77,9 +78,15 @@ tried! {
     i32: words_i32, ALL, |number| (number as u32).wrapping_mul(0x9e37_79b1) as i32;
     u64: words_u64, ALL, |number| (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     i64: words_i64, ALL, |number| (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64;
-    f32: words_f32, SUMS, |number| number as f32 * 0.37 - 40.0;
-    f16: words_f16, SUMS, |number| f16::from_f32(number as f32 * 0.37 - 40.0);
-    bf16: words_bf16, SUMS, |number| bf16::from_f32(number as f32 * 0.37 - 40.0);
+    f32: words_f32, FLOATS, |number| float(number);
+    f16: words_f16, FLOATS, |number| f16::from_f32(float(number));
+    bf16: words_bf16, FLOATS, |number| bf16::from_f32(float(number));
+}
+
+/// Numbers of both signs around the operands, and now and then none: of a NaN and a number, the number is the smaller and the
+/// larger.
+fn float(number: usize) -> f32 {
+    if number % 11 == 4 { f32::NAN } else { (number * 389 % 1000) as f32 * 0.37 - 200.0 }
 }
 
 /// Case 27: each operation gives what was there before and leaves what it should, on the rank itself and on each other one.

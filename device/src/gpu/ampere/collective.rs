@@ -7,7 +7,7 @@ use super::thread::{ROWS_HELD, Thread, block_columns};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::gpu::cta::{Config, Cta};
-use crate::gpu::fault::{COLLECTIVE, end_thread};
+use crate::gpu::fault::{COLLECTIVE, end_thread, misfit, no_rank};
 use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use crate::gpu::in_a_cta;
 use crate::gpu::routing::{Gathered, Team};
@@ -386,7 +386,9 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         let team = Team { thread: Thread::this().index, threads, shared: self.buffer(), room: C::STAGING };
         let sync = || unsafe { sync_threads() };
         self.together(|| {
-            assert!(routing.fits(choices, weights, loads));
+            if let Some(found) = routing.misfit(choices, weights, loads) {
+                misfit(routing, &found);
+            }
             self.signals.await_receivers(&table);
         });
         unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
@@ -416,6 +418,11 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     #[inline(always)]
     fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
         let (thread, head, arranged) = (Thread::this(), self.cta.head, routing.arranged(self.cta.head));
+        self.together(|| {
+            if let Some(found) = routing.misfit_scattered(rows, head.world) {
+                misfit(routing, &found);
+            }
+        });
         let group = arranged.group(rows.block);
         let end = rows.block * routing.size.block_rows + arranged.rows(rows.block);
         let pieces = tiles(rows.from.columns * E::SIZE, PIECE);
@@ -430,6 +437,9 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             self.together(|| self.signals.await_lender(source));
             let (from, routed) = (self.signals.matrix_of(&rows.from, source), arranged.rows_of(source));
             let chosen = routed.row_at(row, group);
+            if chosen >= from.rows {
+                misfit(routing, &routing.misfit_row(&from, chosen));
+            }
             let place = |choice: u32| routed.place(&routed.entry(chosen, choice));
             if (0..routing.size.choices).any(|choice| place(choice).is_some_and(|place| place.row < row)) {
                 continue;
@@ -454,6 +464,12 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         row: u32,
         from: &MatrixPlace,
     ) -> S::Values {
+        if source >= self.cta.head.world {
+            no_rank(source);
+        }
+        if let Some(found) = routing.misfit_summed(&from.matrix) {
+            misfit(routing, &found);
+        }
         let thread = Thread::this();
         let first_column = thread.column * (S::COLUMNS / 4) as u32 + thread.lane % 4 * 2;
         let rows = Gathered::new::<E>(routing, self.cta.head, source, from, first_column);

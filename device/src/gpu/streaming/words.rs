@@ -9,7 +9,6 @@ use super::role::Streaming;
 use crate::abi::{FaultKind, MatrixArg, NONE};
 use crate::element::Element;
 use crate::gpu::ampere::area::Area;
-use crate::gpu::ampere::collective::leads;
 use crate::gpu::cta::Config;
 use crate::gpu::fault::{missed_word, word_fault};
 use crate::layout::streaming::threads;
@@ -24,7 +23,23 @@ use crate::word::{Change, Comparison, Summand, Word};
 /// Where a word lies in shared memory on its way to all threads: behind what collective operations use.
 const SHARED_WORD: u32 = 528;
 
+/// Where it is counted how often words were looked at, and after how many times it is seen whether the launch is given up.
+const LOOKS: u32 = 536;
+const LOOKS_BETWEEN: u32 = 64;
+
 impl<C: Config> Streaming<'_, '_, C> {
+    /// For one thread that looks at a word, perhaps again and again until it changes, which may be never: ends it if the launch
+    /// is given up.
+    #[inline(always)]
+    fn look(&self) {
+        let at = self.all.cta.shared() + LOOKS;
+        let looks = unsafe { load_shared(at) }.wrapping_add(1);
+        unsafe { store_shared(at, looks) };
+        if looks % LOOKS_BETWEEN == 0 {
+            self.all.cta.end_if_aborted();
+        }
+    }
+
     /// Lets one thread do something after all that the CTA did before, and gives all threads what came of it.
     #[inline(always)]
     fn once<W: Word>(&self, act: impl FnOnce() -> W) -> W {
@@ -74,7 +89,10 @@ impl<C: Config> Together for Streaming<'_, '_, C> {
 
     #[inline(always)]
     fn load_word<W: Word, O: Ordering, S: Scope>(&self, place: &WordPlace) -> W {
-        self.once(|| unsafe { W::load::<O, S>(place.address::<W>()) })
+        self.once(|| {
+            self.look();
+            unsafe { W::load::<O, S>(place.address::<W>()) }
+        })
     }
 
     #[inline(always)]
@@ -85,12 +103,20 @@ impl<C: Config> Together for Streaming<'_, '_, C> {
 
     #[inline(always)]
     fn change_word<W: Word, O: Ordering, S: Scope>(&self, place: &WordPlace, change: Change, operand: W) -> W {
-        self.once(|| unsafe { W::change::<O, S>(place.address::<W>(), change, operand) })
+        self.once(|| {
+            if change == Change::Exchange {
+                self.look();
+            }
+            unsafe { W::change::<O, S>(place.address::<W>(), change, operand) }
+        })
     }
 
     #[inline(always)]
     fn compare_exchange<W: Word, O: Ordering, S: Scope>(&self, place: &WordPlace, expected: W, new: W) -> W {
-        self.once(|| unsafe { W::compare_exchange::<O, S>(place.address::<W>(), expected, new) })
+        self.once(|| {
+            self.look();
+            unsafe { W::compare_exchange::<O, S>(place.address::<W>(), expected, new) }
+        })
     }
 
     #[inline(always)]
