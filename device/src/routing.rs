@@ -459,6 +459,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     /// A rank has fewer rows in `from` than rows that choose groups; `to` has other columns than `from`, or fewer rows than the
     /// routing's blocks; or there are fewer gates than groups of this rank. On simulated ranks: there is no such block.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn scatter<const ROWS: u32, E: Element, G: Channel<Item = GateItem, Index = [u32; 1]>>(
         &self,
         [block, part]: [u32; 2],

@@ -85,7 +85,6 @@ pub fn routed_matrices(ranks: &Ranks) -> Result<()> {
         (Sizes { to: [255, 40], ..right }, "at least 256 rows in the matrix that rows are scattered to", "rows", "255"),
         (Sizes { to: [256, 39], ..right }, "40 columns in the matrix that rows are scattered to", "rows", "39"),
         (Sizes { to: [256, 48], ..right }, "40 columns in the matrix that rows are scattered to", "rows", "48"),
-        (Sizes { gates: 3, ..right }, "at least 4 slots in the gates that count scattered rows", "it", "3"),
         (Sizes { summed: 255, ..right }, "at least 256 rows in the matrix that is summed", "summed", "255"),
         (Sizes { summed: 0, ..right }, "at least 256 rows in the matrix that is summed", "summed", "0"),
     ];
@@ -100,13 +99,18 @@ pub fn routed_matrices(ranks: &Ranks) -> Result<()> {
     let short = launch(&world, Sizes { x: 59, ..right })?;
     let of_last = fault(short, misfit, &["rows in the matrix whose rows are scattered"])?;
     ensure!(of_last.argument == ranks.pick(Some("x"), None), "{of_last}");
-    for sizes in [Sizes { stray: there, ..right }, Sizes { astray: there, ..right }] {
-        let fault = fault(launch(&world, sizes)?, FaultKind::OutOfRange, &["the memory of rank", "does not exist"])?;
-        ensure!(fault.peer >= Some(there), "{fault}");
-    }
+    // A gate for each of a rank's groups.
+    let gates = 4usize.div_ceil(ranks.count());
+    let few = format!("needs at least {gates} slots in the gates that count scattered rows; it has {}", gates - 1);
+    fault(launch(&world, Sizes { gates: gates - 1, ..right })?, misfit, &[&few])?;
+    let stray = launch(&world, Sizes { astray: there, ..right })?;
+    let stray = fault(stray, FaultKind::OutOfRange, &["the memory of rank", "does not exist"])?;
+    ensure!(stray.peer >= Some(there), "{stray}");
     if ranks.pick(true, false) {
         let beyond = ["at tests/src/kernels/misfits.rs", "there is no block 10485"];
-        fault(launch(&world, Sizes { beyond: 1 << 20, ..right })?, FaultKind::Panic, &beyond)?;
+        for sizes in [Sizes { beyond: 1 << 20, ..right }, Sizes { stray: 1 << 20, ..right }] {
+            fault(launch(&world, sizes)?, FaultKind::Panic, &beyond)?;
+        }
     }
     check_guards(&world)?;
     launch(&world, right)?.wait()?;
