@@ -3,10 +3,10 @@
 use core::cell::Cell;
 
 use super::cta::{Config, Cta};
-use super::fault::{end_thread, misfit};
+use super::fault::misfit;
 use super::routing::{anew_size, every};
 use super::signals::Signals;
-use crate::abi::Head;
+use crate::abi::{Head, MatrixArg};
 use crate::element::Element;
 use crate::layout::ROW;
 use crate::order::tiles;
@@ -80,12 +80,11 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         });
         let brings = is_row && earlier == 0;
         let from = signals.matrix_of(&rows.from, source);
-        let misses = brings && chosen >= from.rows;
-        if unsafe { lanes_where(misses) } != 0 {
-            if misses {
-                misfit(routing, &routing.misfit_row(&from, chosen));
-            }
-            end_thread();
+        let missed = unsafe { lanes_where(brings && chosen >= from.rows) };
+        if missed != 0 {
+            let first = missed.trailing_zeros();
+            let (chosen, rows) = unsafe { (shuffle(chosen, first), shuffle(from.rows, first)) };
+            misfit(routing, &routing.misfit_row(&MatrixArg { rows, ..from }, chosen));
         }
         let from = from.data + chosen as u64 * from.pitch;
         let mut pending = if bytes > 0 { unsafe { lanes_where(brings && lane == leader) } } else { 0 };
