@@ -123,8 +123,8 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
     let group = arranged.group(block);
     let end = block * routing.size.block_rows + arranged.rows(block);
     for row in first..(first + count).min(end) {
-        let sources = (rank..world).chain(0..rank);
-        let source = sources.filter(|source| arranged.start(*source, group) <= row).last();
+        let mut sources = (rank..world).chain(0..rank);
+        let source = sources.rfind(|source| arranged.start(*source, group) <= row);
         let source = source.expect("a group's rows start with those of some rank");
         cta.await_lender(source);
         let (of_rank, routed) = (on_rank(&from, source), arranged.rows_of(source));
