@@ -1,7 +1,7 @@
 //! The vendor's libraries: found where the system or a Python package has them, and bound at run time.
 
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -41,11 +41,17 @@ fn candidates(names: &[&str], folders: &[PathBuf], packages: &[PathBuf]) -> Vec<
     given.chain(found).collect()
 }
 
-/// The `lib` folders of NVIDIA's packages, wherever Python looks for packages.
-fn package_folders() -> Vec<PathBuf> {
+/// Where Python looks for packages.
+pub fn python_folders() -> Vec<PathBuf> {
     let python = Command::new("python3").args(["-c", "import sys; print('\\n'.join(sys.path))"]).output();
     let paths = python.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let packages = paths.lines().filter_map(|path| Path::new(path).join("nvidia").read_dir().ok()).flatten();
+    paths.lines().map(PathBuf::from).collect()
+}
+
+/// The `lib` folders of NVIDIA's packages, wherever Python looks for packages.
+fn package_folders() -> Vec<PathBuf> {
+    let folders = python_folders();
+    let packages = folders.iter().filter_map(|folder| folder.join("nvidia").read_dir().ok()).flatten();
     packages.filter_map(|package| Some(package.ok()?.path().join("lib"))).filter(|folder| folder.is_dir()).collect()
 }
 

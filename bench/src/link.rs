@@ -1,8 +1,9 @@
-//! The rate of the link between the GPUs: copies in both directions at once.
+//! The link between the GPUs: its rate, by copies in both directions at once, and the time of a word's way there and back.
 
 use anyhow::Result;
 use cudarc::driver::result;
 use entwine::{Tensor, World};
+use entwine_kernels::probes::to_and_fro;
 
 use crate::gpus::Gpus;
 use crate::limit::median_and_spread;
@@ -12,6 +13,8 @@ use crate::timing::{Batch, Stopwatch};
 const SHAPE: [usize; 2] = [1 << 13, 1 << 13];
 const COPIES: usize = 8;
 const REPEATS: usize = 5;
+/// How often a word goes to and fro.
+const TIMES: u32 = 2000;
 
 /// GB/s that each GPU sends while it receives as much, by copies to the next one; none for one GPU.
 ///
@@ -40,4 +43,24 @@ pub fn gbps(world: &World, gpus: &Gpus, stopwatch: &Stopwatch<'_>) -> Result<Opt
     let times = (0..REPEATS).map(|_| stopwatch.time(&mut copies, 1)).collect::<Result<Vec<_>>>()?;
     let (median_us, _) = median_and_spread(&times);
     Ok(Some((COPIES * bytes) as f64 / median_us / 1e3))
+}
+
+/// µs that a word takes to rank 1 and back to rank 0, released and acquired, in a world of several GPUs.
+///
+/// # Errors
+/// A launch failed.
+pub fn round_trip_us(world: &World, gpus: &Gpus, stopwatch: &Stopwatch<'_>) -> Result<f64> {
+    let kernel = to_and_fro::load(world)?;
+    let mut word = world.zeros([1, 1])?;
+    let mut times = Vec::new();
+    for _ in 0..=REPEATS {
+        word.fill(0)?;
+        let mut args = Some(&mut word);
+        let mut batch: Batch<'_> = Box::new(|| {
+            let word = args.take().expect("the batch runs once");
+            Ok(vec![kernel.launch_on(&gpus.streams, to_and_fro::Args { times: TIMES, word })?])
+        });
+        times.push(stopwatch.time(&mut batch, 1)? / f64::from(TIMES));
+    }
+    Ok(median_and_spread(&times[1..]).0)
 }

@@ -1,5 +1,6 @@
 //! Times the fused kernels beside what they compete with, cuBLASLt and NCCL, and beside what nothing can beat.
 
+mod budget;
 mod cublaslt;
 mod fused;
 mod goals;
@@ -9,10 +10,12 @@ mod library;
 mod limit;
 mod link;
 mod measure;
+mod memory;
 mod moe;
 mod nccl;
 mod one_sided;
 mod operands;
+mod peers;
 mod plot;
 mod probe;
 mod record;
@@ -47,13 +50,13 @@ struct Cli {
 enum Command {
     /// Print records as tables in Markdown
     Table {
-        /// JSON files of this program, and of bench/peers.py
+        /// JSON files of this program, of products and of layers of experts
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Draw records as SVG plots
     Plot {
-        /// JSON files of this program, and of bench/peers.py
+        /// JSON files of this program, of products
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The folder to draw into
@@ -69,8 +72,10 @@ enum Command {
     Timeline(timeline::Options),
     /// Time embedding bags that are exchanged, and the rates that one-sided operations reach
     OneSided(one_sided::Options),
-    /// Time layers of experts
+    /// Time layers of experts beside the unfused ones
     Moe(moe::Options),
+    /// Time the first half of a layer of experts with one rank late, in the order of what is ready and in a fixed one
+    Late(moe::LateOptions),
     /// Measure the time from the call of a launch to the first CTA on each GPU
     Latency(latency::Options),
 }
@@ -79,7 +84,13 @@ fn main() -> Result<()> {
     let Cli { command, options } = Cli::parse();
     match command {
         Some(Command::Table { files }) => {
-            print!("{}", table::markdown(record::load(&files)?));
+            let (records, of_experts) = record::load_all(&files)?;
+            if !records.is_empty() {
+                print!("{}", table::markdown(records));
+            }
+            if !of_experts.is_empty() {
+                print!("\n### Layers of experts\n\n{}", moe::markdown(of_experts));
+            }
             Ok(())
         }
         Some(Command::Plot { files, folder }) => {
@@ -96,6 +107,7 @@ fn main() -> Result<()> {
         Some(Command::Latency(options)) => latency::run(&options),
         Some(Command::OneSided(options)) => one_sided::run(&options),
         Some(Command::Moe(options)) => moe::run(&options),
+        Some(Command::Late(options)) => moe::run_late(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {
                 if env::var_os(name).is_none() {

@@ -1,23 +1,28 @@
 //! A run: every operation and shape, fused and unfused, checked, timed and put on record.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use entwine::World;
 use jiff::Timestamp;
+use serde_json::json;
 
+use crate::budget::Budget;
 use crate::cublaslt::{CublasLt, Product};
 use crate::fused::{Fused, FusedKernel, Variant};
 use crate::gpus::{self, Gpus};
-use crate::limit::{limit_us, median_and_spread, overlap_efficiency};
+use crate::limit::{limit_us, median_and_spread, median_if_measured, overlap_efficiency, transfer_us};
 use crate::nccl::Nccl;
 use crate::operands::{Inputs, poison, relative_error};
+use crate::peers::{self, About, Peer, Peers};
 use crate::record::{self, Record, Regime, Timing};
 use crate::shapes::{Model, Operation, Shape};
 use crate::timing::{Contestant, Stopwatch, calls_of_batch};
 use crate::unfused::{Unfused, collective};
-use crate::{link, table, watchdog};
+use crate::{link, memory, table, watchdog};
 
 /// The most that a result may differ from the vendor's: both round partial sums to bf16.
 const TOLERANCE: f64 = 0.01;
@@ -31,7 +36,7 @@ pub struct Options {
     /// Only these operations
     #[arg(long = "op", value_delimiter = ',')]
     operations: Vec<Operation>,
-    /// Only these models' layers
+    /// Only these models' layers [default: all; the projection for decoding alone]
     #[arg(long = "model", value_delimiter = ',')]
     models: Vec<Model>,
     /// Rows in all
@@ -49,13 +54,19 @@ pub struct Options {
     /// Repeats, of which the median counts
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    /// Others to time in turns with all that: they need Python with PyTorch
+    #[arg(long = "peers", value_delimiter = ',')]
+    peers: Vec<Peer>,
+    /// Begin no measurement that would end after so many seconds, going by those before; what is left out is said
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
     /// The file of tuned choices that the fused kernels use, and to which `--tune` adds
     #[arg(long)]
     tuning: Option<PathBuf>,
     /// Tune the fused kernels for each shape first
     #[arg(long)]
     tune: bool,
-    /// Folders in which libcublasLt and libnccl are looked for first
+    /// Folders in which libcublasLt, libnccl and libcublasmp are looked for first
     #[arg(long = "library-path", value_delimiter = ':')]
     library_path: Vec<PathBuf>,
     /// The file to write [default: bench/results/<date>-<what>.json]
@@ -72,7 +83,6 @@ impl Options {
         }
         ensure!(self.repeats > 0, "there must be at least one repeat");
         all_if_none(&mut self.operations);
-        all_if_none(&mut self.models);
         all_if_none(&mut self.regimes);
         Ok(self)
     }
@@ -94,6 +104,7 @@ struct Bench<'a> {
     gpus: &'a Gpus,
     cublas: &'a CublasLt,
     nccl: Option<&'a Nccl>,
+    peers: Vec<(Peer, RefCell<Peers>)>,
     stopwatch: Stopwatch<'a>,
     machine: Machine,
 }
@@ -101,6 +112,8 @@ struct Bench<'a> {
 /// What the records say of where they come from.
 struct Machine {
     link_gbps: Option<f64>,
+    /// For products that are bound by it.
+    memory_gbps: Option<f64>,
     date: String,
     device: String,
     driver: String,
@@ -121,6 +134,7 @@ struct Case {
 /// The machine is not fit for it; or something failed or was wrong, after all the rest was measured.
 pub fn run(options: Options) -> Result<()> {
     let options = options.complete()?;
+    let budget = Budget::new(options.within.map(Duration::from_secs));
     watchdog::start();
     watchdog::step("opening the GPUs");
     let world = match &options.tuning {
@@ -139,25 +153,35 @@ pub fn run(options: Options) -> Result<()> {
         libraries += &format!(", NCCL {}", nccl.version()?);
     }
 
-    watchdog::step("measuring the link");
+    let mut peers = Vec::new();
+    for &peer in &options.peers {
+        let started = Peers::start(peer, world.ranks(), &options.library_path)?;
+        libraries += &format!(", {}", started.libraries);
+        peers.push((peer, RefCell::new(started)));
+    }
+
+    watchdog::compile_step("measuring the link and the memory");
     let stopwatch = Stopwatch::new(&gpus)?;
     let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
-    let machine = Machine { link_gbps, date, device: gpus.name()?, driver: gpus::driver()?, libraries };
+    let reads = options.operations.contains(&Operation::GemvAllReduce);
+    let memory_gbps = reads.then(|| memory::gbps(&world, &gpus, &stopwatch)).transpose()?;
+    let machine = Machine { link_gbps, memory_gbps, date, device: gpus.name()?, driver: gpus::driver()?, libraries };
     let bench = Bench {
         options: &options,
         world: &world,
         gpus: &gpus,
         cublas: &cublas,
         nccl: nccl.as_ref(),
+        peers,
         stopwatch,
         machine,
     };
-    bench.measure(|records| record::save(&file, records))
+    bench.measure(budget, |records| record::save(&file, records))
 }
 
 impl Bench<'_> {
-    fn measure(&self, save: impl Fn(&[Record]) -> Result<()>) -> Result<()> {
-        let (mut records, mut failures) = (Vec::new(), 0);
+    fn measure(&self, mut budget: Budget, save: impl Fn(&[Record]) -> Result<()>) -> Result<()> {
+        let (mut records, mut failures, mut left_out) = (Vec::new(), 0, Vec::new());
         for &operation in &self.options.operations {
             let kernels = self.options.variants.iter().filter_map(|&variant| {
                 watchdog::compile_step(format!("loading {operation}, {variant}"));
@@ -168,9 +192,14 @@ impl Bench<'_> {
             if kernels.is_empty() {
                 continue;
             }
-            for &model in &self.options.models {
+            let named = &self.options.models;
+            for model in if named.is_empty() { operation.models() } else { named.clone() } {
                 for &rows in self.options.rows.iter().filter(|rows| operation.takes(**rows)) {
                     let name = format!("{operation}, {model}, {rows} rows");
+                    if !budget.begin() {
+                        left_out.push(name);
+                        continue;
+                    }
                     watchdog::step(name.as_str());
                     eprintln!("{name}");
                     let measured = Shape::of(operation, model, rows, self.world.ranks())
@@ -179,6 +208,7 @@ impl Bench<'_> {
                         Ok(measured) => records.extend(measured),
                         Err(error) => report(&mut failures, &name, &error),
                     }
+                    budget.end();
                     save(&records)?;
                 }
             }
@@ -187,6 +217,7 @@ impl Bench<'_> {
         if failures > 0 {
             bail!("{failures} measurements failed or were wrong, as said above");
         }
+        ensure!(left_out.is_empty(), "there was no time for {} more: {}", left_out.len(), left_out.join("; "));
         Ok(())
     }
 
@@ -234,17 +265,38 @@ impl Bench<'_> {
             }
         }
 
+        let mut there = Vec::new();
+        for (peer, processes) in self.peers.iter().filter(|(peer, _)| peer.does(operation)) {
+            let Shape { m, n, k } = shape;
+            match processes.borrow_mut().prepare(&json!({ "op": operation, "m": m, "n": n, "k": k })) {
+                Ok(prepared) => {
+                    for About { name, timing, error } in prepared.contestants.values() {
+                        eprintln!("{peer}: {name}, {timing}, off by {:.4}", error.unwrap_or(0.0));
+                    }
+                    there.push((*peer, processes));
+                }
+                Err(error) => report(failures, &format!("{operation} by {peer}"), &error),
+            }
+        }
+
         let Options { timing, repeats, .. } = *self.options;
-        let mut batches = vec![(alone_calls, alone.batch(alone_calls, timing)?)];
+        let mut turns = vec![self.stopwatch.turn(alone_calls, alone.batch(alone_calls, timing)?)?];
         for Rehearsed { fused, calls, .. } in &mut right {
-            batches.push((*calls, fused.batch(*calls, timing)?));
+            turns.push(self.stopwatch.turn(*calls, fused.batch(*calls, timing)?)?);
         }
+        let first_peer = turns.len();
+        turns.extend(there.iter().map(|(_, processes)| peers::turn(processes, peers::FASTEST)));
         if let Some((pair, calls)) = pair.as_mut().zip(pair_calls) {
-            batches.push((calls, pair.batch(calls, timing)?));
+            turns.push(self.stopwatch.turn(calls, pair.batch(calls, timing)?)?);
         }
-        let compare = |&regime: &Regime| Ok((regime, self.stopwatch.compare(&mut batches, regime, timing, repeats)?));
+        let compare = |&regime: &Regime| Ok((regime, self.stopwatch.compare(&mut turns, regime, timing, repeats)?));
         let compared = self.options.regimes.iter().map(compare).collect::<Result<Vec<_>>>()?;
-        drop(batches);
+        drop(turns);
+        for (peer, processes) in &there {
+            if let Err(error) = processes.borrow_mut().close() {
+                report(failures, &format!("{operation} by {peer}"), &error);
+            }
+        }
 
         let mut records = Vec::new();
         for (index, Rehearsed { fused, error, .. }) in right.iter_mut().enumerate() {
@@ -258,7 +310,12 @@ impl Bench<'_> {
             };
             for (regime, times) in &compared {
                 let serial = pair_calls.and(times.last()).map(Vec::as_slice);
-                let timed = Timed { gemm: &times[0], ours: &times[1 + index], serial };
+                let of = |wanted: Peer| {
+                    let place = there.iter().position(|(peer, _)| *peer == wanted)?;
+                    median_if_measured(&times[first_peer + place])
+                };
+                let peers = [Peer::PyTorch, Peer::CublasMp].map(of);
+                let timed = Timed { gemm: &times[0], ours: &times[1 + index], serial, peers };
                 records.push(self.record(case, variant, *regime, timed, error));
             }
         }
@@ -308,11 +365,15 @@ impl Bench<'_> {
     fn record(&self, case: Case, variant: Variant, regime: Regime, timed: Timed<'_>, error: f64) -> Record {
         let Case { operation, model, shape } = case;
         let world = self.world.ranks();
-        let Machine { link_gbps, date, device, driver, libraries } = &self.machine;
+        let Machine { link_gbps, memory_gbps, date, device, driver, libraries } = &self.machine;
         let (ours_us, spread) = median_and_spread(timed.ours);
         let (gemm_us, _) = median_and_spread(timed.gemm);
         let serial_us = timed.serial.map(|serial| median_and_spread(serial).0);
-        let limit_us = limit_us(gemm_us, shape.wire_bytes(operation, world), *link_gbps);
+        // A product of few rows is bound by reading the weights, which cuBLASLt may do more slowly than need be.
+        let memory_gbps = memory_gbps.filter(|_| operation == Operation::GemvAllReduce);
+        let alone_us = memory_gbps.map_or(gemm_us, |gbps| transfer_us(shape.weight_bytes(), gbps));
+        let limit_us = limit_us(alone_us, shape.wire_bytes(operation, world), *link_gbps);
+        let [torch_us, cublasmp_us] = timed.peers;
         Record {
             op: operation,
             model,
@@ -327,13 +388,14 @@ impl Bench<'_> {
             ours_us: Some(ours_us),
             gemm_us,
             serial_us,
-            torch_us: None,
-            cublasmp_us: None,
+            torch_us,
+            cublasmp_us,
             limit_us: Some(limit_us),
             fraction: Some(limit_us / ours_us),
             efficiency: serial_us.and_then(|serial_us| overlap_efficiency(serial_us, ours_us, limit_us)),
             spread,
             link_gbps: *link_gbps,
+            memory_gbps,
             error: Some(error),
             date: date.clone(),
             device: device.clone(),
@@ -356,6 +418,8 @@ struct Timed<'a> {
     gemm: &'a [f64],
     ours: &'a [f64],
     serial: Option<&'a [f64]>,
+    /// The medians of PyTorch and of cuBLASMp, where they were timed.
+    peers: [Option<f64>; 2],
 }
 
 /// The error of a fused kernel's outputs.

@@ -7,16 +7,16 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use entwine::{Tensor, World};
 use entwine_kernels::embedding_all_to_all;
-use entwine_kernels::probes::{put_to_next, read_once, to_and_fro};
+use entwine_kernels::probes::put_to_next;
 use jiff::Timestamp;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::gpus::{self, Gpus};
-use crate::limit::median_and_spread;
+use crate::limit::{limit_us, median_and_spread, transfer_us};
 use crate::record::Regime;
 use crate::timing::{Batch, Stopwatch};
-use crate::{link, watchdog};
+use crate::{link, memory, watchdog};
 
 /// What to measure of embedding bags
 #[derive(Debug, Args)]
@@ -36,6 +36,12 @@ pub struct Options {
     /// Rows of a bag
     #[arg(long, default_value_t = 40)]
     pooling: usize,
+    /// CTAs that a put is tried with
+    #[arg(long, value_delimiter = ',', default_values_t = [16, 33, 66, 132, 264])]
+    put_ctas: Vec<usize>,
+    /// KiB that each of them puts at a time
+    #[arg(long, value_delimiter = ',', default_values_t = [32, 64, 128, 256, 4096])]
+    put_kib: Vec<usize>,
     /// Repeats, of which the median counts
     #[arg(long, default_value_t = 5)]
     repeats: usize,
@@ -67,11 +73,8 @@ struct Record {
 
 /// Tiles that the embedding kernel is tried with.
 const TILES: [(u32, u32); 2] = [(64, 128), (64, 64)];
-/// What is put, in rows: four for each of 264 CTAs make 64 MiB.
-const PUT: [usize; 2] = [1056, 15888];
-/// What is read from memory.
-const READ: [usize; 2] = [1 << 16, 1 << 13];
-const TIMES: u32 = 2000;
+/// What is put.
+const PUT_BYTES: usize = 64 << 20;
 
 /// Measures what the options say and prints it.
 ///
@@ -87,14 +90,15 @@ pub fn run(options: &Options) -> Result<()> {
     let bench = Bench { options, world: &world, gpus: &gpus, stopwatch: &stopwatch };
     watchdog::step("measuring rates");
     let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
-    let memory_gbps = bench.memory_gbps()?;
+    let memory_gbps = memory::gbps(&world, &gpus, &stopwatch)?;
     println!("own memory, read: {memory_gbps:.0} GB/s");
-    if let Some(link_gbps) = link_gbps {
-        let put_gbps = bench.put_gbps()?;
-        println!("link: copies {link_gbps:.1} GB/s, a put of 64 MiB {put_gbps:.1} GB/s ({:.3})", put_gbps / link_gbps);
-        println!("a word to another GPU and back: {:.2} µs", bench.round_trip_us()?);
-    }
     let mut records = Vec::new();
+    if let Some(link_gbps) = link_gbps {
+        println!("link, by the copy engine: {link_gbps:.1} GB/s");
+        println!("a word to another GPU and back: {:.2} µs", link::round_trip_us(&world, &gpus, &stopwatch)?);
+        watchdog::compile_step("putting");
+        records = bench.puts(link_gbps, memory_gbps)?;
+    }
     for (&batch, &width) in options.batch.iter().zip(&options.width) {
         watchdog::step(format!("embedding, {batch} × {width}"));
         for (tile, times) in bench.embedding(batch, width)? {
@@ -102,30 +106,15 @@ pub fn run(options: &Options) -> Result<()> {
             let read = batch * options.tables * options.pooling * width * size_of::<f32>();
             let ranks = world.ranks();
             let sent = batch * options.tables * width * size_of::<f32>() * (ranks - 1) / ranks;
-            let of = |bytes: usize, gbps: f64| bytes as f64 / (gbps * 1e3);
-            let limit_us = of(read, memory_gbps).max(link_gbps.map_or(0.0, |gbps| of(sent, gbps)));
+            let limit_us = limit_us(transfer_us(read, memory_gbps), sent, link_gbps);
             let shape = format!(
                 "batch {batch}, {} tables of {} rows, width {width}, pooling {}",
                 options.tables, options.rows, options.pooling
             );
             println!("{shape}, tile {tile:?}: {ours_us:.0} µs, limit {limit_us:.0} µs ({:.3})", limit_us / ours_us);
-            records.push(Record {
-                op: "embedding_all_to_all",
-                shape,
-                dtype: "f32",
-                world: ranks,
-                variant: format!("{}x{}", tile.0, tile.1),
-                regime: Regime::Burst,
-                ours_us,
-                limit_us,
-                fraction: limit_us / ours_us,
-                spread,
-                memory_gbps,
-                link_gbps,
-                date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
-                device: gpus.name()?,
-                driver: gpus::driver()?,
-            });
+            let variant = format!("{}x{}", tile.0, tile.1);
+            let (timed, rates) = ((ours_us, spread, limit_us), (memory_gbps, link_gbps));
+            records.push(bench.record("embedding_all_to_all", shape, variant, timed, rates)?);
         }
     }
     if let Some(out) = &options.out {
@@ -153,39 +142,78 @@ impl Bench<'_> {
         (0..self.options.repeats).map(time).collect()
     }
 
-    fn memory_gbps(&self) -> Result<f64> {
-        let kernel = read_once::load(self.world)?;
-        let x: Tensor<f32> = self.world.zeros(READ)?;
-        let mut sums = self.world.zeros([READ[0], 128])?;
-        let graph = kernel.graph(8, read_once::Args { x: &x, sums: &mut sums })?;
-        let mut batch: Batch<'_> = Box::new(|| Ok(vec![graph.launch_on(&self.gpus.streams)?]));
-        let (us, _) = median_and_spread(&self.times(8, &mut batch)?);
-        Ok((READ[0] * READ[1] * size_of::<f32>()) as f64 / us / 1e3)
-    }
-
-    fn put_gbps(&self) -> Result<f64> {
+    /// Times of a put by so many CTAs, so many KiB at a time, and the bytes that are put.
+    fn put(&self, ctas: usize, piece_kib: usize) -> Result<(Vec<f64>, usize)> {
+        const LAUNCHES: usize = 32;
+        // A row is a CTA's share, in whole lines of 128 bytes.
+        let columns = PUT_BYTES / size_of::<f32>() / ctas / 32 * 32;
         let kernel = put_to_next::load(self.world)?;
-        let (mut x, mut y): (Tensor<f32>, Tensor<f32>) = (self.world.zeros(PUT)?, self.world.zeros(PUT)?);
-        let graph = kernel.graph(32, put_to_next::Args { x: &mut x, y: &mut y })?;
+        let (mut x, mut y) = (self.world.filled([ctas, columns], 1.0f32)?, self.world.zeros([ctas, columns])?);
+        let piece = (piece_kib * 1024 / size_of::<f32>()) as u32;
+        let graph = kernel.graph(LAUNCHES as u32, put_to_next::Args { piece, x: &mut x, y: &mut y })?;
         let mut batch: Batch<'_> = Box::new(|| Ok(vec![graph.launch_on(&self.gpus.streams)?]));
-        let (us, _) = median_and_spread(&self.times(32, &mut batch)?);
-        Ok((PUT[0] * PUT[1] * size_of::<f32>()) as f64 / us / 1e3)
+        let times = self.times(LAUNCHES, &mut batch)?;
+        drop(batch);
+        drop(graph);
+        for rank in 0..self.world.ranks() {
+            ensure!(y.to_vec(rank)?.iter().all(|x| *x == 1.0), "rank {rank} didn't get all that was put there");
+        }
+        Ok((times, ctas * columns * size_of::<f32>()))
     }
 
-    fn round_trip_us(&self) -> Result<f64> {
-        let kernel = to_and_fro::load(self.world)?;
-        let mut word = self.world.zeros([1, 1])?;
-        let mut times = Vec::new();
-        for _ in 0..=self.options.repeats {
-            word.fill(0)?;
-            let mut args = Some(&mut word);
-            let mut batch: Batch<'_> = Box::new(|| {
-                let word = args.take().expect("the batch runs once");
-                Ok(vec![kernel.launch_on(&self.gpus.streams, to_and_fro::Args { times: TIMES, word })?])
-            });
-            times.push(self.stopwatch.time(&mut batch, 1)? / f64::from(TIMES));
+    /// A record of a put for each number of CTAs and size of piece, and the fastest printed.
+    fn puts(&self, link_gbps: f64, memory_gbps: f64) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        for (&ctas, &piece) in
+            self.options.put_ctas.iter().flat_map(|ctas| self.options.put_kib.iter().map(move |kib| (ctas, kib)))
+        {
+            let (times, bytes) = self.put(ctas, piece)?;
+            let (ours_us, spread) = median_and_spread(&times);
+            let limit_us = transfer_us(bytes, link_gbps);
+            println!(
+                "a put of 64 MiB by {ctas} CTAs, {piece} KiB at a time: {:.1} GB/s ({:.3})",
+                bytes as f64 / ours_us / 1e3,
+                limit_us / ours_us
+            );
+            records.push(self.record(
+                "put_to_next",
+                "64 MiB".into(),
+                format!("{ctas} CTAs, {piece} KiB"),
+                (ours_us, spread, limit_us),
+                (memory_gbps, Some(link_gbps)),
+            )?);
         }
-        Ok(median_and_spread(&times[1..]).0)
+        if let Some(best) = records.iter().max_by(|one, other| one.fraction.total_cmp(&other.fraction)) {
+            println!("the fastest put: {}, {:.3} of the copy engine's rate", best.variant, best.fraction);
+        }
+        Ok(records)
+    }
+
+    fn record(
+        &self,
+        op: &'static str,
+        shape: String,
+        variant: String,
+        (ours_us, spread, limit_us): (f64, f64, f64),
+        (memory_gbps, link_gbps): (f64, Option<f64>),
+    ) -> Result<Record> {
+        Ok(Record {
+            op,
+            shape,
+            dtype: "f32",
+            world: self.world.ranks(),
+            variant,
+            regime: Regime::Burst,
+            ours_us,
+            limit_us,
+            fraction: limit_us / ours_us,
+            spread,
+            memory_gbps,
+            link_gbps,
+            date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            device: self.gpus.name()?,
+            driver: gpus::driver()?,
+        })
     }
 
     /// Times with each tile, once the result has been found right.

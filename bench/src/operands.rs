@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::shapes::{Operation, Shape};
 
-/// Inputs smaller than this might stay in the cache from one call to the next.
+/// The cache. Inputs of less than twice this might be found there in part from one call to the next.
 const CACHE: usize = 60_000_000;
 /// Elements that one generator fills.
 const CHUNK: usize = 1 << 16;
@@ -46,7 +46,7 @@ impl Inputs {
 
 /// How many inputs of so many bytes it takes.
 fn turns(bytes: usize) -> usize {
-    if bytes < CACHE { (2 * CACHE).div_ceil(bytes) } else { 1 }
+    (2 * CACHE).div_ceil(bytes)
 }
 
 /// On each rank other normally distributed elements.
@@ -127,7 +127,8 @@ mod tests {
     fn small_inputs_take_turns() {
         assert_eq!(turns(51_000_000), 3);
         assert_eq!(turns(59_000_000), 3);
-        assert_eq!(turns(60_000_000), 1);
+        assert_eq!(turns(67_200_000), 2);
+        assert_eq!(turns(120_000_000), 1);
         let world = World::simulated(2).unwrap();
         let inputs = Inputs::in_turns(&world, Operation::AllGatherGemm, Shape { m: 4096, n: 4096, k: 2048 }).unwrap();
         assert_eq!(inputs.len(), 4);

@@ -6,8 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::moe;
 use crate::shapes::{Model, Operation};
 
 /// How hard the GPUs have been working before each batch.
@@ -55,7 +58,8 @@ pub struct Record {
     /// cuBLASMp's.
     #[serde(default)]
     pub cublasmp_us: Option<f64>,
-    /// The longer of the matrix product alone and the bytes on the wire at the link's rate.
+    /// The longer of the matrix product alone and the bytes on the wire at the link's rate; where the memory's rate was measured
+    /// too, of reading the weights at that rate and the bytes on the wire.
     pub limit_us: Option<f64>,
     /// `limit_us / ours_us`.
     pub fraction: Option<f64>,
@@ -65,6 +69,9 @@ pub struct Record {
     pub spread: f64,
     /// The link's rate in each direction, both at once, in GB/s; none for one GPU.
     pub link_gbps: Option<f64>,
+    /// The rate at which a kernel reads a GPU's own memory, in GB/s, for products that are bound by it.
+    #[serde(default)]
+    pub memory_gbps: Option<f64>,
     /// Relative Frobenius error against what cuBLASLt and NCCL computed.
     pub error: Option<f64>,
     pub date: String,
@@ -78,14 +85,35 @@ pub struct Record {
 ///
 /// # Errors
 /// A file that is missing or does not hold records.
-pub fn load(files: &[impl AsRef<Path>]) -> Result<Vec<Record>> {
-    let read = |file: &Path| -> Result<Vec<Record>> { Ok(serde_json::from_slice(&fs::read(file)?)?) };
+pub fn load<R: DeserializeOwned>(files: &[impl AsRef<Path>]) -> Result<Vec<R>> {
+    let read = |file: &Path| -> Result<Vec<R>> { Ok(serde_json::from_slice(&fs::read(file)?)?) };
     let mut records = Vec::new();
     for file in files {
         let file = file.as_ref();
         records.extend(read(file).with_context(|| format!("couldn't read records from {}", file.display()))?);
     }
     Ok(records)
+}
+
+/// As [`load`], of files that may hold records of layers of experts too.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_all(files: &[impl AsRef<Path>]) -> Result<(Vec<Record>, Vec<moe::Record>)> {
+    let (mut records, mut of_experts) = (Vec::new(), Vec::new());
+    for file in files {
+        let name = file.as_ref().display();
+        for record in load::<Value>(&[file])? {
+            let is_of_experts = record["op"] == moe::OP;
+            let read = if is_of_experts {
+                serde_json::from_value(record).map(|record| of_experts.push(record))
+            } else {
+                serde_json::from_value(record).map(|record| records.push(record))
+            };
+            read.with_context(|| format!("{name} holds what is no record of a product or of a layer of experts"))?;
+        }
+    }
+    Ok((records, of_experts))
 }
 
 /// Writes records to a file, whose folder is made if need be.
@@ -117,17 +145,18 @@ pub fn latest(records: Vec<Record>) -> Vec<Record> {
     latest
 }
 
-/// The records of fused kernels, each with the times of other fused operations that peers' records have.
+/// The records of fused kernels, each with the times of other fused operations: those of its own run, or else those that
+/// peers' records have.
 ///
-/// Peers were timed in other runs, on a chip in another state: their times are scaled by the matrix product alone,
+/// The latter were timed in other runs, on a chip in another state: their times are scaled by the matrix product alone,
 /// which every run timed.
 pub fn merge_peers(records: Vec<Record>) -> Vec<Record> {
     let (mut ours, peers): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.ours_us.is_some());
     for record in &mut ours {
         let peers = || peers.iter().filter(|peer| peer.same_case(record));
         let scaled = |peer: &Record, time: Option<f64>| Some(time? * record.gemm_us / peer.gemm_us);
-        let torch_us = peers().find_map(|peer| scaled(peer, peer.torch_us));
-        let cublasmp_us = peers().find_map(|peer| scaled(peer, peer.cublasmp_us));
+        let torch_us = record.torch_us.or_else(|| peers().find_map(|peer| scaled(peer, peer.torch_us)));
+        let cublasmp_us = record.cublasmp_us.or_else(|| peers().find_map(|peer| scaled(peer, peer.cublasmp_us)));
         (record.torch_us, record.cublasmp_us) = (torch_us, cublasmp_us);
     }
     ours
@@ -172,6 +201,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_was_timed_in_the_same_run_counts() {
+        let mut records = sample();
+        let own = records.iter_mut().find(|record| record.m == 2048 && record.ours_us.is_some()).unwrap();
+        own.torch_us = Some(140.0);
+        let merged = merge_peers(records);
+        let joined = merged.iter().find(|record| record.torch_us.is_some()).unwrap();
+        assert_eq!(joined.torch_us, Some(140.0));
+        assert!(joined.cublasmp_us.is_some_and(|time| (time - 186.89940 * 115.0 / 119.21452).abs() < 1e-3));
+    }
+
+    #[test]
     fn later_records_take_the_place_of_earlier_ones() {
         let earlier = sample();
         let mut later = vec![earlier[1].clone(), earlier[0].clone(), earlier[0].clone()];
@@ -187,13 +227,22 @@ pub(crate) mod tests {
     fn records_survive_a_file() {
         let file = std::env::temp_dir().join(format!("entwine-bench-{}/records.json", std::process::id()));
         save(&file, &sample()).unwrap();
-        assert_eq!(load(&[&file]).unwrap(), sample());
+        assert_eq!(load::<Record>(&[&file]).unwrap(), sample());
         fs::remove_dir_all(file.parent().unwrap()).unwrap();
     }
 
     #[test]
+    fn records_are_told_apart_by_what_they_are_of() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let (records, of_experts) = load_all(&[folder.join("sample-moe.json"), folder.join("sample.json")]).unwrap();
+        assert_eq!((records.len(), of_experts.len()), (4, 3));
+        let error = load_all(&[folder.join("../results/embedding/2026-11-30-tp2.json")]).unwrap_err().to_string();
+        assert!(error.ends_with("2026-11-30-tp2.json holds what is no record of a product or of a layer of experts"));
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
-        let error = load(&["no-such-file.json"]).unwrap_err();
+        let error = load::<Record>(&["no-such-file.json"]).unwrap_err();
         assert_eq!(error.to_string(), "couldn't read records from no-such-file.json");
     }
 }

@@ -47,9 +47,9 @@ pub fn markdown(records: Vec<Record>) -> Result<String> {
     for operation in Operation::value_variants().iter().filter(many_rows) {
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN).set_header(HEADINGS);
-        for model in Model::value_variants() {
+        for model in operation.models() {
             for (m, world) in ROWS.into_iter().flat_map(|m| WORLDS.map(|world| (m, world))) {
-                table.add_row(row(*operation, *model, m, world, &records)?);
+                table.add_row(row(*operation, model, m, world, &records)?);
             }
         }
         right_align(&mut table, &TEXT_COLUMNS);

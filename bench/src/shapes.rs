@@ -37,13 +37,19 @@ impl Operation {
         (self == Operation::GemvAllReduce) == (rows <= FEW_ROWS)
     }
 
+    /// The models whose layers it is measured on unless others are named.
+    pub fn models(self) -> Vec<Model> {
+        let all = Model::value_variants().iter().copied();
+        all.filter(|model| *model != Model::Llama70bAttention || self == Operation::GemvAllReduce).collect()
+    }
+
     /// Whether each rank has its share of the rows of some matrix.
     fn splits_rows(self) -> bool {
         matches!(self, Operation::GemmReduceScatter | Operation::AllGatherGemm)
     }
 }
 
-/// A transformer whose feed-forward layer gives the sizes.
+/// A transformer whose feed-forward layer gives the sizes; or the projection of its attention's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[clap(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -54,6 +60,10 @@ pub enum Model {
     Llama70b,
     #[value(name = "gpt3")]
     Gpt3,
+    /// The projection of the attention's output
+    #[value(name = "llama70b_attention")]
+    #[serde(rename = "llama70b_attention")]
+    Llama70bAttention,
 }
 
 /// The matrix product that one rank computes: C`[m, n]` = A`[m, k]`·B`[n, k]`ᵀ.
@@ -71,6 +81,7 @@ impl Model {
             Model::Llama7b => (4096, 11008),
             Model::Llama70b => (8192, 28672),
             Model::Gpt3 => (12288, 49152),
+            Model::Llama70bAttention => (8192, 8192),
         }
     }
 }
@@ -97,6 +108,11 @@ impl Shape {
     /// Bytes of A and B on a rank.
     pub fn input_bytes(self) -> usize {
         (self.m + self.n) * self.k * ELEMENT_BYTES
+    }
+
+    /// Bytes of B on a rank: the weights, each of which is read at least once.
+    pub fn weight_bytes(self) -> usize {
+        self.n * self.k * ELEMENT_BYTES
     }
 
     /// The least bytes that each rank sends to the others, and receives from them.
@@ -136,6 +152,14 @@ mod tests {
         assert_eq!(Shape::of(Operation::Gemm, Model::Llama70b, 2048, 2).unwrap(), row);
         let column = Shape::of(Operation::AllGatherGemm, Model::Llama7b, 512, 8).unwrap();
         assert_eq!(column, Shape { m: 512, n: 1376, k: 4096 });
+        let projection = Shape::of(Operation::GemvAllReduce, Model::Llama70bAttention, 16, 2).unwrap();
+        assert_eq!((projection, projection.weight_bytes()), (Shape { m: 16, n: 8192, k: 4096 }, 67_108_864));
+    }
+
+    #[test]
+    fn the_projection_is_for_decoding_unless_it_is_named() {
+        assert_eq!(Operation::GemmAllReduce.models(), [Model::Llama7b, Model::Llama70b, Model::Gpt3]);
+        assert!(Operation::GemvAllReduce.models().contains(&Model::Llama70bAttention));
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub trait Contestant {
 /// Enqueues a batch, and returns those of its launches that have an outcome of their own.
 pub type Batch<'a> = Box<dyn FnMut() -> Result<Vec<Launch>> + 'a>;
 
+/// One turn of a contestant, of so many replays of its batch: µs per call.
+pub type Turn<'a> = Box<dyn FnMut(usize) -> Result<f64> + 'a>;
+
 /// The calls that a batch should have of something that takes so long, a multiple of the number of operand sets.
 pub fn calls_of_batch(call_us: f64, sets: usize, timing: Timing) -> usize {
     let most = match timing {
@@ -99,6 +102,14 @@ impl<'a> Stopwatch<'a> {
     /// # Errors
     /// The batch failed.
     pub fn time(&self, batch: &mut Batch<'_>, replays: usize) -> Result<f64> {
+        Ok(self.times_by_rank(batch, replays)?.into_iter().fold(0.0, f64::max))
+    }
+
+    /// As [`Stopwatch::time`], of each GPU: from when all begin until its own end.
+    ///
+    /// # Errors
+    /// The batch failed.
+    pub fn times_by_rank(&self, batch: &mut Batch<'_>, replays: usize) -> Result<Vec<f64>> {
         let gate = self.gate.close(self.gpus)?;
         for (stream, (start, _)) in self.gpus.streams.iter().zip(&self.spans) {
             start.record(stream)?;
@@ -112,18 +123,26 @@ impl<'a> Stopwatch<'a> {
             end.record(stream)?;
         }
         self.finish(launches)?;
-        let spans = self.spans.iter().map(|(start, end)| Ok(1e3 * f64::from(start.elapsed_ms(end)?)));
-        spans.collect::<Result<Vec<_>>>().map(|spans| spans.into_iter().fold(0.0, f64::max))
+        self.spans.iter().map(|(start, end)| Ok(1e3 * f64::from(start.elapsed_ms(end)?))).collect()
     }
 
-    /// Times batches of `calls` calls against each other, in turns that begin with another one in every round. By
-    /// contestant: µs per call of each repeat.
+    /// Turns of a batch of `calls` calls. It is run once.
     ///
     /// # Errors
-    /// A batch failed.
+    /// The batch failed.
+    pub fn turn<'b>(&'b self, calls: usize, mut batch: Batch<'b>) -> Result<Turn<'b>> {
+        self.run(&mut batch)?;
+        Ok(Box::new(move |replays| Ok(self.time(&mut batch, replays)? / (calls * replays) as f64)))
+    }
+
+    /// Times contestants against each other, in turns that begin with another one in every round. By contestant: µs per call
+    /// of each repeat.
+    ///
+    /// # Errors
+    /// A turn failed.
     pub fn compare(
         &self,
-        batches: &mut [(usize, Batch<'_>)],
+        contestants: &mut [Turn<'_>],
         regime: Regime,
         timing: Timing,
         repeats: usize,
@@ -133,18 +152,14 @@ impl<'a> Stopwatch<'a> {
             (Regime::Sustained, Timing::Graph) => (None, 2, SUSTAINED_REPLAYS),
             (Regime::Sustained, Timing::Eager) => (None, 2, 1),
         };
-        for (_, batch) in batches.iter_mut() {
-            self.run(batch)?;
-        }
-        let mut times = vec![Vec::new(); batches.len()];
+        let mut times = vec![Vec::new(); contestants.len()];
         for round in 0..warm_up + repeats {
-            for turn in 0..batches.len() {
-                let index = (round + turn) % batches.len();
-                let (calls, batch) = &mut batches[index];
+            for turn in 0..contestants.len() {
+                let index = (round + turn) % contestants.len();
                 if let Some(idle) = idle {
                     thread::sleep(idle);
                 }
-                let time = self.time(batch, replays)? / (*calls * replays) as f64;
+                let time = contestants[index](replays)?;
                 if round >= warm_up {
                     times[index].push(time);
                 }

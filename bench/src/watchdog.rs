@@ -33,12 +33,12 @@ pub fn start() {
 
 /// Says what is being done from now on.
 pub fn step(doing: impl Into<String>) {
-    set(doing.into(), PATIENCE);
+    patient_step(doing, PATIENCE);
 }
 
 /// As [`step`], of what the driver's compiler takes part in.
 pub fn compile_step(doing: impl Into<String>) {
-    set(doing.into(), COMPILE_PATIENCE);
+    patient_step(doing, COMPILE_PATIENCE);
 }
 
 /// Says that what was being done has progressed.
@@ -48,6 +48,7 @@ pub fn progress() {
     }
 }
 
-fn set(doing: String, patience: Duration) {
-    *CURRENT.lock().unwrap() = Some(Step { doing, until: Instant::now() + patience });
+/// As [`step`], of what may take so long.
+pub fn patient_step(doing: impl Into<String>, patience: Duration) {
+    *CURRENT.lock().unwrap() = Some(Step { doing: doing.into(), until: Instant::now() + patience });
 }

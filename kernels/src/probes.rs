@@ -2,17 +2,22 @@
 
 use entwine::prelude::*;
 
-/// Each rank puts its `x` into the next rank's `y`, all CTAs a row at a time.
+/// Each rank puts its `x` into the next rank's `y`: a CTA for each row, `piece` columns at a time.
 #[entwine::kernel(tiles = [(64, 128)], elements = [f32], roles = one)]
 pub mod put_to_next {
     use super::*;
 
     #[stage(grid = [rows])]
-    fn put(at: At<1>, #[shape(rows, n)] x: &mut Symmetric<T>, #[shape(rows, n)] y: &mut Symmetric<T>) {
-        let (origin, extent) = ([at[0], 0], [1, x.columns()]);
-        let next = (at.rank() + 1) % at.world();
-        // The launch ends when all of it is there.
-        let _under_way = x.here().block(origin, extent).start_put(&y.on(next).block(origin, extent));
+    fn put(at: At<1>, piece: u32, #[shape(rows, n)] x: &mut Symmetric<T>, #[shape(rows, n)] y: &mut Symmetric<T>) {
+        let (next, columns) = ((at.rank() + 1) % at.world(), x.columns());
+        let mut column = 0;
+        while column < columns {
+            let width = (columns - column).min(piece.max(1));
+            let (origin, extent) = ([at[0], column], [1, width]);
+            // The launch ends when all of it is there.
+            let _under_way = x.here().block(origin, extent).start_put(&y.on(next).block(origin, extent));
+            column += width;
+        }
     }
 }
 
@@ -52,5 +57,65 @@ pub mod read_once {
             sum += x.load::<BM, BN>([row, column]);
         }
         sums.tile([row, 0]).store(sum);
+    }
+}
+
+/// [`moe_dispatch_gemm`](crate::moe_dispatch_gemm), but for its order: blocks are computed one after the other, whether or not
+/// their tokens have come.
+#[entwine::kernel(tiles = [(128, 256)], elements = [bf16])]
+pub mod dispatch_in_order {
+    use super::*;
+
+    /// Columns of G and of U in a tile of both.
+    const HALF: usize = BN / 2;
+
+    /// Which experts the tokens go to.
+    #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
+    pub struct Experts(Routing);
+
+    /// Blocks of rows all of whose tokens have come.
+    #[channel(slots = [c / BM], guards = rows)]
+    pub struct Arrived(Gate);
+
+    #[stage(grid = [1])]
+    fn route(
+        _at: At<1>,
+        #[shape(m / world, k)] choices: &Matrix<u32>,
+        #[shape(m / world, k)] weights: &Matrix<f32>,
+        #[send] experts: Experts,
+        /// How many tokens each expert gets.
+        #[shape(1, e)]
+        loads: &mut Matrix<u32>,
+    ) {
+        experts.arrange(choices, weights, loads);
+    }
+
+    #[stage(grid = [world, m / world / 4], order = ring, carrier = mover)]
+    fn dispatch(
+        at: At<2>,
+        #[recv] experts: Experts,
+        #[lent]
+        #[shape(m / world, h)]
+        x: &Matrix<T>,
+        #[shape(c, h)] rows: &mut Matrix<T>,
+        #[send] arrived: Arrived,
+    ) {
+        experts.scatter::<4, _, _>(at.coordinates(), x, rows, arrived);
+    }
+
+    #[stage(grid = [c / BM, 2 * f / BN], within = experts, order = grouped)]
+    fn activate(
+        at: At<2>,
+        #[recv] experts: Experts,
+        #[recv] arrived: Arrived,
+        rows: &Matrix<T>,
+        #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
+        #[shape(c, f)] hidden: &mut Matrix<T>,
+    ) {
+        let [block, column] = at.coordinates();
+        arrived.slot([block]).wait();
+        let expert = gate_up.group(experts.group(block));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
+        hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }

@@ -1,27 +1,23 @@
-"""Times layers of experts made of NCCL's all-to-all and PyTorch's grouped products, on all GPUs, and both products alone.
+"""Layers of experts made of NCCL's all-to-all and PyTorch's products, for entwine-bench to time beside its own: see serving.py.
 
-The routings are those of `entwine-bench moe`, which joins the records to its own with `--peers FILE`.
+The routings are those of `entwine-bench moe`, which holds the checksums against each other.
 """
 
 import argparse
-import datetime
-import json
-import os
-import statistics
-import threading
-import time
+import gc
+import sys
 from types import SimpleNamespace
+
+from contestant import Barrier, Contestant, libraries, slowest, start
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
-from peers import REGIMES, Barrier, Contestant, libraries, watch
+from serving import replies, serve
 
-# Width of the residual stream and of an expert's inside, experts, and how many of them a token chooses.
-MODELS = {"mixtral": (4096, 14336, 8, 2), "qwen2moe": (2048, 1408, 64, 4), "dsv3ish": (7168, 2048, 64, 8)}
-TOKENS = [64, 256, 1024, 4096]
+# Streams that products of single experts take turns on, so that small ones run at once.
+STREAMS = 4
 
 
 def shifted(bits, by):
@@ -41,13 +37,22 @@ def route(experts, choices, tokens):
     return chosen, torch.softmax(logits, 1)
 
 
+def checksum(chosen):
+    """Of all choices in their order."""
+    sums = 0
+    for choice in chosen.reshape(-1).tolist():
+        sums = (sums * 31 + choice) % (1 << 32)
+    return sums
+
+
 class Layer:
     """A layer of experts on this rank. What goes where is worked out beforehand, at no cost to what is timed."""
 
-    def __init__(self, model, tokens, rank, world):
-        self.width, hidden, experts, choices = MODELS[model]
+    def __init__(self, sizes, rank, world):
+        self.width, hidden, experts, choices, tokens = sizes
         each, self.tokens, self.choices = experts // world, tokens, choices
         chosen, weights = route(experts, choices, tokens * world)
+        self.routing = checksum(chosen)
         self.x = torch.randn(tokens, self.width, dtype=torch.bfloat16, device="cuda")
         normal = lambda *shape: torch.randn(*shape, dtype=torch.bfloat16, device="cuda") * shape[-1] ** -0.5
         self.gate_up, self.down = normal(each, 2 * hidden, self.width), normal(each, self.width, hidden)
@@ -79,11 +84,12 @@ class Layer:
             rows=row[by_expert].cuda(), weights=weights[here][row, choice][by_expert].bfloat16().cuda()[:, None],
         )
         loads = torch.bincount(chosen[by_rank == rank] - rank * each, minlength=each)
-        self.ends = loads.cumsum(0).int().cuda()
+        self.ends, self.loads = loads.cumsum(0).int().cuda(), loads.tolist()
         self.rows = torch.randn(int(loads.sum()), self.width, dtype=torch.bfloat16, device="cuda")
         self.hidden = torch.randn(int(loads.sum()), hidden, dtype=torch.bfloat16, device="cuda")
-        sizes = [sum(way[peer] for peer in ranks if peer != rank) for way in (self.once.send, self.once.receive)]
-        self.wire_bytes = 2 * self.width * max(sizes)
+        self.outputs = torch.empty(len(self.rows), self.width, dtype=torch.bfloat16, device="cuda")
+        self.gates = torch.empty(len(self.rows), 2 * hidden, dtype=torch.bfloat16, device="cuda")
+        self.streams = [torch.cuda.Stream() for _ in range(STREAMS)]
 
     def exchange(self, rows, send, receive):
         out = torch.empty(sum(receive), self.width, dtype=rows.dtype, device="cuda")
@@ -119,81 +125,71 @@ class Layer:
         back = self.exchange(sums.to(rows.dtype), way.receive, way.send)
         return torch.zeros_like(self.x).index_add_(0, way.sent, back)
 
-    def products(self, *_):
+    def grouped(self, *_):
+        """Both products alone, each as one."""
         self.first(self.rows)
         return self.second(self.hidden)
 
+    def one_by_one(self, *_):
+        """Both products alone, each expert's by itself, one after the other."""
+        for rows, weights, into in self.of_experts():
+            torch.mm(rows, weights.t(), out=into)
 
-def measure(model, tokens, options, barrier, rank, world):
-    layer = Layer(model, tokens, rank, world)
-    one, other = layer.with_copies().float(), layer.with_rows_once().float()
-    error = ((one - other).norm() / one.norm()).item()
-    if not error < 0.02:
-        raise SystemExit(f"{model}, {tokens} tokens: the two unfused layers differ by {error}")
-    operands = SimpleNamespace(sets=[(None, None)], world=world)
-    contestants = {
-        "gemm_us": Contestant("both products alone", layer.products, operands, barrier),
-        "copies_us": Contestant("the layer with copies", layer.with_copies, operands, barrier),
-        "once_us": Contestant("the layer with rows once", layer.with_rows_once, operands, barrier),
-    }
-    for contestant in contestants.values():
-        contestant.prepare(checked=False)
-    for regime in options.regime or ["burst"]:
-        idle, replays, warm_up = REGIMES[regime]
-        times = {key: [] for key in contestants}
-        for repeat in range(warm_up + options.repeats):
-            for turn in range(len(contestants)):
-                key = list(contestants)[(repeat + turn) % len(contestants)]
-                time.sleep(idle)
-                us = contestants[key].time(replays)
-                if repeat >= warm_up:
-                    times[key].append(us)
-        medians = {key: statistics.median(us) for key, us in times.items()}
-        bytes_us = torch.tensor([float(layer.wire_bytes)], device="cuda", dtype=torch.float64)
-        dist.all_reduce(bytes_us, dist.ReduceOp.MAX)
-        yield dict(
-            op="moe_layer", dtype="bf16", world=world, shape=dict(model=model, tokens=tokens), variant="PyTorch",
-            regime=regime, timing="graph" if contestants["once_us"].graph else "eager", ours_us=None,
-            gemm_us=medians["gemm_us"], serial_us=min(medians["copies_us"], medians["once_us"]),
-            limit_us=None, fraction=None,
-            spread=max((max(us) - min(us)) / medians[key] for key, us in times.items()), link_gbps=None,
-            wire_bytes=int(bytes_us.item()), copies_us=medians["copies_us"], once_us=medians["once_us"], error=error,
-            date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-            device=torch.cuda.get_device_name(), driver=f"CUDA {torch.version.cuda}", libraries=libraries(None),
-        )
-    for contestant in contestants.values():
-        contestant.close()
+    def side_by_side(self, *_):
+        """Both products alone, each expert's by itself, several at once."""
+        main = torch.cuda.current_stream()
+        for stream in self.streams:
+            stream.wait_stream(main)
+        for turn, (rows, weights, into) in enumerate(self.of_experts()):
+            with torch.cuda.stream(self.streams[turn % STREAMS]):
+                torch.mm(rows, weights.t(), out=into)
+        for stream in self.streams:
+            main.wait_stream(stream)
+
+    def of_experts(self):
+        """Operands and results of all experts' products, the first ones first."""
+        for operands, weights, results in (
+            (self.rows, self.gate_up, self.gates),
+            (self.hidden, self.down, self.outputs),
+        ):
+            parts = operands.split(self.loads), weights, results.split(self.loads)
+            yield from ((rows, expert, into) for rows, expert, into in zip(*parts) if len(rows))
 
 
-def run(rank, world, options):
-    threading.Thread(target=watch, daemon=True).start()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port))
-    torch.cuda.set_device(rank)
-    torch.cuda.set_stream(torch.cuda.Stream())
-    dist.init_process_group("nccl", rank=rank, world_size=world, device_id=torch.device("cuda", rank))
+def main(options, answers):
+    rank, world = options.rank, options.world
+    start(rank, world, options.port)
     barrier = Barrier()
-    torch.manual_seed(rank)
-    records = []
-    for model in options.model or MODELS:
-        for tokens in options.tokens or TOKENS:
-            for record in measure(model, tokens, options, barrier, rank, world):
-                records.append(record)
-                if rank == 0:
-                    times = {key: round(us, 1) for key, us in record.items() if key.endswith("_us") and us}
-                    print(model, tokens, record["regime"], record["timing"], times, flush=True)
-            if rank == 0:
-                with open(options.file, "w") as file:
-                    json.dump(records, file, indent=2)
-    dist.destroy_process_group()
+
+    def prepare(case):
+        layer = Layer([case[size] for size in ("columns", "hidden", "experts", "choices", "tokens")], rank, world)
+        one, other = layer.with_copies().float(), layer.with_rows_once().float()
+        error = slowest(((one - other).norm() / one.norm()).item())
+        if not error < 0.02:
+            raise ValueError(f"the two unfused layers differ by {error}")
+        operands = SimpleNamespace(sets=[(None, None)], world=world)
+        calls = dict(
+            copies=layer.with_copies, once=layer.with_rows_once,
+            grouped=layer.grouped, one_by_one=layer.one_by_one, side_by_side=layer.side_by_side,
+        )
+        contestants = {
+            name: Contestant(name, call, operands, barrier).prepare(checked=False) for name, call in calls.items()
+        }
+
+        def close():
+            for contestant in contestants.values():
+                contestant.close()
+            gc.collect()
+            torch.cuda.empty_cache()
+
+        return contestants, dict(routing=layer.routing, error=error), close
+
+    serve(sys.stdin, answers, libraries(), prepare)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", help="the JSON file to write")
-    parser.add_argument("--model", action="append", choices=MODELS)
-    parser.add_argument("--tokens", action="append", type=int)
-    parser.add_argument("--regime", action="append", choices=REGIMES)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--port", type=int, default=29512)
-    options = parser.parse_args()
-    mp.spawn(run, (torch.cuda.device_count(), options), torch.cuda.device_count())
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    main(parser.parse_args(), replies())

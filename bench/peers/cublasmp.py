@@ -1,4 +1,4 @@
-"""cuBLASMp's fused products, for peers.py: weights and tokens as PyTorch stores them, one process a GPU."""
+"""cuBLASMp's fused products: weights and tokens as PyTorch stores them, one process a GPU."""
 
 import ctypes
 from ctypes import byref, c_byte, c_float, c_int, c_int64, c_size_t, c_void_p
@@ -7,6 +7,12 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
+from contestant import nccl_version
+from serving import Unsupported
+
+OPERATIONS = ["gemm_reduce_scatter", "all_gather_gemm", "gemm_all_reduce"]
+# As the library's package asks for.
+LEAST_NCCL = (2, 29, 2)
 BF16, COMPUTE_F32, TRANSPOSE = 14, 68, 1
 TRANSA, ALGORITHM, EPILOGUE, COMMUNICATION_TYPE = 0, 3, 5, 27
 ALL_REDUCE_EPILOGUE = 1
@@ -23,10 +29,17 @@ class CublasMp:
     """The library, with a communicator of its own."""
 
     def __init__(self, path, rank, world):
-        # PyTorch has loaded NCCL; the library finds what it needs among what is loaded.
+        if nccl_version() < LEAST_NCCL:
+            needed, found = (".".join(map(str, version)) for version in (LEAST_NCCL, nccl_version()))
+            raise Unsupported(f"cuBLASMp needs NCCL {needed} or newer, and PyTorch has loaded {found}: put a newer "
+                              "libnccl.so.2 beside libcublasmp.so.0")
+        # PyTorch has loaded NCCL and cuBLAS; the library finds what it needs among what is loaded.
         nccl = ctypes.CDLL("libnccl.so.2")
         nccl.ncclCommInitRank.argtypes = [c_void_p, c_int, UniqueId, c_int]
-        self.library, self.world = ctypes.CDLL(path), world
+        try:
+            self.library, self.world = ctypes.CDLL(path), world
+        except OSError as reason:
+            raise Unsupported(f"couldn't load cuBLASMp: {reason}") from None
         unique, communicator = UniqueId(), c_void_p()
         if rank == 0:
             check(nccl.ncclGetUniqueId(byref(unique)), "ncclGetUniqueId")
@@ -118,10 +131,6 @@ class CublasMp:
 
         run.close = lambda: self.call("Free", grid, workspace)
         return run
-
-
-class Unsupported(RuntimeError):
-    """A library does not do what was asked."""
 
 
 def check(status, name):

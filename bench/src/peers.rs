@@ -1,0 +1,380 @@
+//! What PyTorch and cuBLASMp are timed by: scripts in processes of their own, one a GPU, which prepare contestants and time one
+//! batch whenever they are asked to, so that theirs and ours take turns in one run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::shapes::Operation;
+use crate::timing::Turn;
+use crate::watchdog;
+
+/// The scripts, so that this program runs wherever it is.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("serving.py", include_str!("../peers/serving.py")),
+    ("contestant.py", include_str!("../peers/contestant.py")),
+    ("cublasmp.py", include_str!("../peers/cublasmp.py")),
+    ("tensor_parallel.py", include_str!("../peers/tensor_parallel.py")),
+    ("experts.py", include_str!("../peers/experts.py")),
+];
+/// How long a request may take, the start of the processes included.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// How long a process may take to end that is told to.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// cuBLASMp, as its package names it.
+const CUBLASMP: &str = "libcublasmp.so.0";
+
+/// Others whose fused operations are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// PyTorch's operations in symmetric memory
+    #[value(name = "pytorch")]
+    PyTorch,
+    /// cuBLASMp's products
+    #[value(name = "cublasmp")]
+    CublasMp,
+}
+
+/// What the contestant is called that is the fastest of a peer's ways to do an operation.
+pub const FASTEST: &str = "fastest";
+
+impl Peer {
+    /// Whether it has an operation that takes the place of this one.
+    pub fn does(self, operation: Operation) -> bool {
+        match operation {
+            Operation::GemmReduceScatter | Operation::GemmAllReduce | Operation::AllGatherGemm => true,
+            Operation::GemvAllReduce => self == Peer::PyTorch,
+            Operation::Gemm | Operation::GemmAllToAll => false,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Peer::PyTorch => "PyTorch",
+            Peer::CublasMp => "cuBLASMp",
+        })
+    }
+}
+
+/// The processes, by rank.
+pub struct Peers {
+    name: &'static str,
+    processes: Vec<Process>,
+    folder: PathBuf,
+    /// What they are made of, with versions.
+    pub libraries: String,
+}
+
+struct Process {
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: Receiver<String>,
+}
+
+/// What there is to say of a contestant.
+#[derive(Debug, Deserialize)]
+pub struct About {
+    pub name: String,
+    pub timing: String,
+    /// The largest error that its results were found to have, where they were checked.
+    pub error: Option<f64>,
+}
+
+/// What a case's preparation found.
+#[derive(Debug, Deserialize)]
+pub struct Prepared {
+    pub contestants: BTreeMap<String, About>,
+    /// A checksum of the routing, where there is one.
+    pub routing: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Greeting {
+    libraries: String,
+}
+
+#[derive(Deserialize)]
+struct Timed {
+    us: f64,
+}
+
+impl Peers {
+    /// Starts what times a peer's fused operations. cuBLASMp is looked for in `folders`, beside this program and among Python's
+    /// packages.
+    ///
+    /// # Errors
+    /// It isn't here, or does not start.
+    pub fn start(peer: Peer, world: usize, folders: &[PathBuf]) -> Result<Self> {
+        match peer {
+            Peer::PyTorch => Peers::run("PyTorch", "tensor_parallel.py", world, &[], None),
+            Peer::CublasMp => {
+                let library = cublasmp(folders)?;
+                let nccl = library.with_file_name("libnccl.so.2");
+                let arguments = ["--cublasmp".into(), library.into_os_string()];
+                Peers::run("cuBLASMp", "tensor_parallel.py", world, &arguments, nccl.exists().then_some(nccl))
+            }
+        }
+    }
+
+    /// Starts what times layers of experts.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_experts(world: usize) -> Result<Self> {
+        Peers::run("PyTorch", "experts.py", world, &[], None)
+    }
+
+    fn run(
+        name: &'static str,
+        script: &str,
+        world: usize,
+        arguments: &[OsString],
+        preload: Option<PathBuf>,
+    ) -> Result<Self> {
+        let folder = env::temp_dir().join(format!("entwine-bench-peers-{}-{name}", process::id()));
+        fs::create_dir_all(&folder)?;
+        for (name, text) in SCRIPTS {
+            fs::write(folder.join(name), text)?;
+        }
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut peers = Peers { name, processes: Vec::new(), folder, libraries: String::new() };
+        for rank in 0..world {
+            let mut command = Command::new("python3");
+            command.arg(peers.folder.join(script)).args(arguments);
+            for (option, value) in [("--rank", rank), ("--world", world), ("--port", port.into())] {
+                command.arg(option).arg(value.to_string());
+            }
+            if let Some(library) = &preload {
+                command.env("LD_PRELOAD", library);
+            }
+            peers.processes.push(Process::start(&mut command)?);
+        }
+        let Greeting { libraries } = peers.hear()?;
+        peers.libraries = libraries;
+        Ok(peers)
+    }
+
+    /// Prepares a case, in place of the one before.
+    ///
+    /// # Errors
+    /// The peer doesn't do it, or failed.
+    pub fn prepare(&mut self, case: &Value) -> Result<Prepared> {
+        self.ask(&json!({ "prepare": case }))
+    }
+
+    /// Gives up what was prepared, and its memory.
+    ///
+    /// # Errors
+    /// The peer failed.
+    pub fn close(&mut self) -> Result<()> {
+        self.ask::<Value>(&json!({ "close": true })).map(drop)
+    }
+
+    fn time(&mut self, contestant: &str, replays: usize) -> Result<f64> {
+        Ok(self.ask::<Timed>(&json!({ "time": contestant, "replays": replays }))?.us)
+    }
+
+    fn ask<T: for<'de> Deserialize<'de>>(&mut self, request: &Value) -> Result<T> {
+        ensure!(!self.processes.is_empty(), "{} has failed before", self.name);
+        for process in &mut self.processes {
+            // What a process has to say of its end is heard below.
+            let _ = writeln!(process.requests.as_mut().expect("it is open until the end"), "{request}");
+        }
+        self.hear()
+    }
+
+    /// The reply of rank 0, once all ranks have replied.
+    fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T> {
+        watchdog::patient_step(format!("waiting for {}", self.name), 2 * PATIENCE);
+        let until = Instant::now() + PATIENCE;
+        let replies: Result<Vec<_>> =
+            self.processes.iter().enumerate().map(|(rank, of)| of.hear(rank, until)).collect();
+        let replies =
+            replies.with_context(|| format!("{} failed", self.name)).inspect_err(|_| self.end(Duration::ZERO))?;
+        watchdog::progress();
+        if let Some(failure) = replies.iter().find_map(|reply| reply.get("failure")) {
+            bail!("{}: {}", self.name, failure.as_str().unwrap_or_default());
+        }
+        serde_json::from_value(replies.into_iter().next().context("there are no ranks")?)
+            .with_context(|| format!("{} gave a reply of another kind than was asked for", self.name))
+    }
+
+    /// Lets the processes end; ends those that take longer.
+    fn end(&mut self, patience: Duration) {
+        self.processes.iter_mut().for_each(|process| process.requests = None);
+        let until = Instant::now() + patience;
+        for process in &mut self.processes {
+            while matches!(process.child.try_wait(), Ok(None)) && Instant::now() < until {
+                thread::sleep(Duration::from_millis(20));
+            }
+            // It has ended already, or is to.
+            let _ = process.child.kill().and_then(|()| process.child.wait());
+        }
+        self.processes.clear();
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.end(FAREWELL);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("couldn't start {}", command.get_program().display()))?;
+        let requests = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, replies) = mpsc::channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Ok(Process { child, requests, replies })
+    }
+
+    fn hear(&self, rank: usize, until: Instant) -> Result<Value> {
+        match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => serde_json::from_str(&line).with_context(|| format!("rank {rank} said `{line}`")),
+            Err(RecvTimeoutError::Timeout) => bail!("rank {rank} didn't reply within {PATIENCE:?}"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the process of rank {rank} has ended; what it said is above"),
+        }
+    }
+}
+
+/// A turn of a contestant that was prepared. Once the peer has failed, which is said, its turns take no number of µs: what
+/// else is measured counts all the same.
+pub fn turn<'a>(peers: &'a RefCell<Peers>, contestant: &str) -> Turn<'a> {
+    let (contestant, mut failed) = (contestant.to_owned(), false);
+    Box::new(move |replays| {
+        let timed = if failed { Ok(f64::NAN) } else { peers.borrow_mut().time(&contestant, replays) };
+        Ok(timed.unwrap_or_else(|error| {
+            eprintln!("FAILED: {error:#}");
+            failed = true;
+            f64::NAN
+        }))
+    })
+}
+
+/// Where cuBLASMp is: in one of the folders, in `lib` beside this program's folder, or in its Python package.
+fn cublasmp(folders: &[PathBuf]) -> Result<PathBuf> {
+    let program = env::current_exe().unwrap_or_default();
+    let bundled = program.parent().and_then(Path::parent).map(|folder| folder.join("lib"));
+    let packages = crate::library::python_folders();
+    let packaged = packages.iter().map(|folder| folder.join("nvidia/cublasmp/cu13/lib"));
+    let places: Vec<_> = folders.iter().cloned().chain(bundled).chain(packaged).collect();
+    places.iter().map(|folder| folder.join(CUBLASMP)).find(|file| file.exists()).with_context(|| {
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        format!(
+            "cuBLASMp isn't here: expected {CUBLASMP} in {}; `cargo xtask bundle --cublasmp` brings it along, and PyPI has it as \
+             nvidia-cublasmp-cu13",
+            places.join(" or ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    /// Contestants whose calls take as many µs as the case says, and whose last rank fails, or ends, where it says so.
+    const STUB: &str = r#"
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from serving import Unsupported, replies, serve
+
+class Contestant:
+    def __init__(self, us):
+        self.us = us
+    def about(self):
+        return dict(name="stub", timing="graph", error=None)
+    def time(self, replays):
+        if self.us < 0:
+            os._exit(3)
+        return self.us * replays
+
+def prepare(case):
+    print("this is no reply")
+    if case["us"] == 0:
+        raise Unsupported("nothing takes no time")
+    return dict(fastest=Contestant(case["us"])), dict(routing=7), lambda: None
+
+serve(sys.stdin, replies(), "stub 1.0", prepare)
+"#;
+
+    fn stub(name: &'static str) -> Peers {
+        let mut peers = Peers { name, processes: Vec::new(), folder: PathBuf::new(), libraries: String::new() };
+        peers.folder = env::temp_dir().join(format!("entwine-bench-stub-{}-{name}", process::id()));
+        fs::create_dir_all(&peers.folder).unwrap();
+        fs::write(peers.folder.join("serving.py"), SCRIPTS[0].1).unwrap();
+        for _ in 0..2 {
+            let folder = peers.folder.clone();
+            let arguments: [&OsStr; 3] = ["-c".as_ref(), STUB.as_ref(), folder.as_ref()];
+            peers.processes.push(Process::start(Command::new("python3").args(arguments)).unwrap());
+        }
+        peers.libraries = peers.hear::<Greeting>().unwrap().libraries;
+        peers
+    }
+
+    #[test]
+    fn peers_prepare_and_take_turns() {
+        let mut peers = stub("turns");
+        assert_eq!(peers.libraries, "stub 1.0");
+        let prepared = peers.prepare(&json!({ "us": 12.5 })).unwrap();
+        assert_eq!((prepared.routing, prepared.contestants["fastest"].timing.as_str()), (Some(7), "graph"));
+        let error = peers.prepare(&json!({ "us": 0 })).unwrap_err();
+        assert_eq!(error.to_string(), "turns: nothing takes no time");
+        peers.prepare(&json!({ "us": 2 })).unwrap();
+        let peers = RefCell::new(peers);
+        assert_eq!(turn(&peers, "fastest")(5).unwrap(), 10.0);
+        peers.borrow_mut().close().unwrap();
+        assert!(turn(&peers, "fastest")(1).unwrap().is_nan(), "nothing is prepared any more");
+    }
+
+    #[test]
+    fn a_process_that_ends_fails_alone() {
+        let mut peers = stub("ends");
+        peers.prepare(&json!({ "us": -1 })).unwrap();
+        let error = peers.time("fastest", 1).unwrap_err();
+        assert_eq!(format!("{error:#}"), "ends failed: the process of rank 0 has ended; what it said is above");
+        assert_eq!(peers.prepare(&json!({ "us": 1 })).unwrap_err().to_string(), "ends has failed before");
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_what_brings_it() {
+        let folder = env::temp_dir().join(format!("entwine-bench-cublasmp-{}", process::id()));
+        let error = cublasmp(slice_of(&folder)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cuBLASMp isn't here: expected libcublasmp.so.0 in ") && error.contains("xtask bundle")
+        );
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(CUBLASMP), "").unwrap();
+        assert_eq!(cublasmp(slice_of(&folder)).unwrap(), folder.join(CUBLASMP));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn slice_of(folder: &PathBuf) -> &[PathBuf] {
+        std::slice::from_ref(folder)
+    }
+}
