@@ -3,10 +3,9 @@
 mod bundle;
 mod cargo;
 mod check;
+mod fatbin;
 mod gates;
 mod setup;
-
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
@@ -25,10 +24,7 @@ enum Chore {
     /// Assemble every kernel crate's PTX; report registers, stack and spills of each entry, and fail on a bad one
     Ptx,
     /// Make a folder that runs on a GPU machine without compilers, as `run demo|test|bench`
-    Bundle {
-        /// The folder
-        directory: PathBuf,
-    },
+    Bundle(bundle::Options),
 }
 
 fn main() -> Result<()> {
@@ -39,7 +35,7 @@ fn main() -> Result<()> {
             setup::assembler()?;
             gates::check_all(&mut cargo::cargo(&["check", "--workspace"]))
         }
-        Chore::Bundle { directory } => bundle::make(&directory),
+        Chore::Bundle(options) => bundle::make(&options),
     }
 }
 
