@@ -185,6 +185,7 @@ def main(options, answers):
         return contestants, dict(routing=layer.routing, error=error), close
 
     serve(sys.stdin, answers, libraries(), prepare)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ def main(options, answers):
 
     names = [f"cuBLASMp {library.version()}"] if library else []
     serve(sys.stdin, answers, libraries(*names), prepare)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

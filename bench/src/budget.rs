@@ -23,9 +23,11 @@ impl Budget {
         self.until.is_none_or(|until| self.begun + self.longest < until)
     }
 
-    /// Ends a measurement.
-    pub fn end(&mut self) {
-        self.longest = self.longest.max(self.begun.elapsed());
+    /// Ends a measurement. How long it took.
+    pub fn end(&mut self) -> Duration {
+        let time = self.begun.elapsed();
+        self.longest = self.longest.max(time);
+        time
     }
 }
 
@@ -40,7 +42,7 @@ mod tests {
         let mut budget = Budget::new(Some(Duration::from_millis(250)));
         assert!(budget.begin());
         thread::sleep(Duration::from_millis(150));
-        budget.end();
+        assert!(budget.end() >= Duration::from_millis(150));
         assert!(!budget.begin(), "150 of 250 ms are over, and the next may take 150");
         assert!(Budget::new(Some(Duration::from_secs(60))).begin());
         assert!(!Budget::new(Some(Duration::ZERO)).begin());

@@ -37,8 +37,15 @@ use clap::{Parser, Subcommand};
 /// that is measured, and without what only programs need that mix graphs and single calls at the same time.
 const NCCL_SETTINGS: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_GRAPH_MIXING_SUPPORT", "0")];
 
+/// So that a run fits into the time that there is.
+const TIME: &str = "\
+Without a command, operations are measured. On two GPUs that is reckoned to take a minute to start, twice that where the driver
+hasn't compiled the kernels before, and then for each operation, model and number of rows 5 s; 2 s more for a second regime, 5 s
+more for --peers pytorch, 10 s more for --peers cublasmp. All 57 of them in one regime, without peers: 7 minutes. What each took is
+printed; --within SECONDS leaves out what there is no time for, and --op, --model and -m choose.";
+
 #[derive(Parser)]
-#[command(about, args_conflicts_with_subcommands = true)]
+#[command(about, before_help = TIME, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -68,15 +75,15 @@ enum Command {
         /// JSON files of this program, for what was measured
         files: Vec<PathBuf>,
     },
-    /// Record one launch of each operation: what each CTA does when
+    /// Record one launch of each operation: what each CTA does when (a minute)
     Timeline(timeline::Options),
-    /// Time embedding bags that are exchanged, and the rates that one-sided operations reach
+    /// Time embedding bags that are exchanged, and the rates that one-sided operations reach (2 minutes)
     OneSided(one_sided::Options),
-    /// Time layers of experts beside the unfused ones
+    /// Time layers of experts beside the unfused ones (4 minutes; 15 s for each model and number of tokens)
     Moe(moe::Options),
-    /// Time the first half of a layer of experts with one rank late, in the order of what is ready and in a fixed one
+    /// Time the first half of a layer of experts with one rank late, in the order of what is ready and in a fixed one (a minute)
     Late(moe::LateOptions),
-    /// Measure the time from the call of a launch to the first CTA on each GPU
+    /// Measure the time from the call of a launch to the first CTA on each GPU (a minute)
     Latency(latency::Options),
 }
 

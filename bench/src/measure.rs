@@ -201,14 +201,13 @@ impl Bench<'_> {
                         continue;
                     }
                     watchdog::step(name.as_str());
-                    eprintln!("{name}");
                     let measured = Shape::of(operation, model, rows, self.world.ranks())
                         .and_then(|shape| self.case(Case { operation, model, shape }, &kernels, &mut failures));
                     match measured {
                         Ok(measured) => records.extend(measured),
                         Err(error) => report(&mut failures, &name, &error),
                     }
-                    budget.end();
+                    eprintln!("{name}: {:.1} s", budget.end().as_secs_f64());
                     save(&records)?;
                 }
             }

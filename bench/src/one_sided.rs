@@ -279,3 +279,25 @@ impl Bench<'_> {
         Ok(measured)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_up_what_is_put() {
+        let world = World::simulated(3).unwrap();
+        let kernel = put_to_next::load(&world).unwrap();
+        let element = |rank: usize, index: usize| (rank * 100 + index) as f32;
+        for piece in [0, 1, 3, 8, 100] {
+            let mut x: Tensor<f32> =
+                world.per_rank(|rank| ([2, 8], (0..16).map(|index| element(rank, index)).collect())).unwrap();
+            let mut y = world.filled([2, 8], f32::NAN).unwrap();
+            kernel.launch(put_to_next::Args { piece, x: &mut x, y: &mut y }).unwrap().wait().unwrap();
+            for rank in 0..3 {
+                let expected: Vec<_> = (0..16).map(|index| element((rank + 2) % 3, index)).collect();
+                assert_eq!(y.to_vec(rank).unwrap(), expected, "{piece} columns at a time");
+            }
+        }
+    }
+}

@@ -131,14 +131,17 @@ pub fn save(file: &Path, records: &[Record]) -> Result<()> {
 }
 
 /// The latest record of each case, variant and regime: of those of one day the last in the list. Files of earlier runs
-/// are kept, and read with the others.
+/// are kept, and read with the others. Peers that the latest run didn't time have their times of the others, scaled.
 pub fn latest(records: Vec<Record>) -> Vec<Record> {
     let mut latest = Vec::<Record>::new();
-    for record in records {
+    for mut record in records {
         let same = |other: &Record| other.same_case(&record) && other.variant == record.variant;
         match latest.iter_mut().find(|other| same(other)) {
-            Some(other) if other.date <= record.date => *other = record,
-            Some(_) => {}
+            Some(other) if other.date <= record.date => {
+                record.take_peers(other);
+                *other = record;
+            }
+            Some(other) => other.take_peers(&record),
             None => latest.push(record),
         }
     }
@@ -146,23 +149,31 @@ pub fn latest(records: Vec<Record>) -> Vec<Record> {
 }
 
 /// The records of fused kernels, each with the times of other fused operations: those of its own run, or else those that
-/// peers' records have.
-///
-/// The latter were timed in other runs, on a chip in another state: their times are scaled by the matrix product alone,
-/// which every run timed.
+/// peers' records have, scaled.
 pub fn merge_peers(records: Vec<Record>) -> Vec<Record> {
     let (mut ours, peers): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.ours_us.is_some());
     for record in &mut ours {
-        let peers = || peers.iter().filter(|peer| peer.same_case(record));
-        let scaled = |peer: &Record, time: Option<f64>| Some(time? * record.gemm_us / peer.gemm_us);
-        let torch_us = record.torch_us.or_else(|| peers().find_map(|peer| scaled(peer, peer.torch_us)));
-        let cublasmp_us = record.cublasmp_us.or_else(|| peers().find_map(|peer| scaled(peer, peer.cublasmp_us)));
-        (record.torch_us, record.cublasmp_us) = (torch_us, cublasmp_us);
+        for peer in &peers {
+            if peer.same_case(record) {
+                record.take_peers(peer);
+            }
+        }
     }
     ours
 }
 
 impl Record {
+    /// Takes the times of peers that it has none of from another record of the same case.
+    ///
+    /// That was timed in another run, on a chip in another state: times are scaled by the matrix product alone, which every run
+    /// timed.
+    fn take_peers(&mut self, other: &Record) {
+        let scaled = |time: Option<f64>| Some(time? * self.gemm_us / other.gemm_us);
+        let (torch_us, cublasmp_us) = (scaled(other.torch_us), scaled(other.cublasmp_us));
+        self.torch_us = self.torch_us.or(torch_us);
+        self.cublasmp_us = self.cublasmp_us.or(cublasmp_us);
+    }
+
     fn same_case(&self, other: &Record) -> bool {
         let case = |record: &Record| {
             (record.op, record.world, record.m, record.n, record.k, record.regime, record.dtype.clone())
@@ -221,6 +232,21 @@ pub(crate) mod tests {
         let latest = latest([earlier.clone(), later].concat());
         assert_eq!(latest.len(), earlier.len() + 1);
         assert_eq!([latest[0].ours_us, latest[1].ours_us], [earlier[0].ours_us, Some(118.0)]);
+    }
+
+    #[test]
+    fn peers_that_a_later_run_left_out_are_kept() {
+        let record = sample()[0].clone();
+        let gemm_us = record.gemm_us;
+        let earlier = Record { torch_us: Some(60.0), gemm_us: gemm_us * 2.0, ..record.clone() };
+        let later = Record { cublasmp_us: Some(50.0), ..record };
+        for records in
+            [vec![earlier.clone(), later.clone()], vec![Record { date: "2027-01-01".into(), ..later }, earlier]]
+        {
+            let latest = latest(records);
+            assert_eq!((latest.len(), latest[0].gemm_us), (1, gemm_us));
+            assert_eq!((latest[0].torch_us, latest[0].cublasmp_us), (Some(30.0), Some(50.0)));
+        }
     }
 
     #[test]

@@ -26,9 +26,9 @@ const TEXT_COLUMNS: [usize; 2] = [0, 2];
 
 /// What the numbers mean.
 const LEGEND: &str = "Times are medians of the slowest GPU, as multiples of cuBLASLt's matrix product alone on all \
-    GPUs at once, measured in the same run. *Limit* is that product or the bytes on the wire, whichever takes longer; \
-    *of the limit* is the limit divided by the fused time; *overlap* is the part of the time saved that could be \
-    saved, over cuBLASLt and NCCL one after the other. A – stands for what was not measured or does not exist.";
+    GPUs at once, measured in the same run. *Limit* is that product (where rows are few, reading the \
+    weights) or the bytes on the wire, whichever takes longer; *of the limit* is the limit divided by the fused time; \
+    *overlap* is the part of the time saved that could be saved, over cuBLASLt and NCCL one after the other. A – stands for what was not measured or does not exist.";
 
 /// Tables for reading in a terminal.
 pub fn terminal(records: &[Record]) -> String {
@@ -53,8 +53,9 @@ pub fn markdown(records: Vec<Record>) -> String {
 fn origin(record: &Record) -> String {
     let Record { date, world, device, driver, libraries, .. } = record;
     let link = record.link_gbps.map(|gbps| format!(", {gbps:.0} GB/s each way")).unwrap_or_default();
+    let memory = record.memory_gbps.map(|gbps| format!(", memory read at {gbps:.0} GB/s")).unwrap_or_default();
     let timing = if record.timing == Timing::Eager { "; call by call" } else { "" };
-    format!("* {date}: {world} × {device}{link}; driver {driver}; {libraries}{timing}")
+    format!("* {date}: {world} × {device}{link}{memory}; driver {driver}; {libraries}{timing}")
 }
 
 fn sections(records: &[Record], preset: &str, heading: impl Fn(Operation, Regime) -> String) -> String {

@@ -65,6 +65,10 @@ fn route(widths: Widths, tokens: usize) -> (Vec<u32>, Vec<f32>) {
     rows.flat_map_iter(|row| row).unzip()
 }
 
+fn checksum(chosen: &[u32]) -> u32 {
+    chosen.iter().fold(0, |sum: u32, expert| sum.wrapping_mul(31).wrapping_add(*expert))
+}
+
 /// The generator called SplitMix64, at a position.
 fn random(position: u64) -> u64 {
     let mut bits = position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -233,7 +237,7 @@ impl<'a> Layer<'a> {
 
     /// Of all choices in their order, as `peers/experts.py` finds it.
     pub fn routing(&self) -> u32 {
-        self.chosen.iter().fold(0u32, |sum, expert| sum.wrapping_mul(31).wrapping_add(*expert))
+        checksum(&self.chosen)
     }
 
     /// The bytes that the busiest rank sends: each token once to each rank that it needs, and back from there.
@@ -322,6 +326,15 @@ mod tests {
             }
         }
         assert!(loads.iter().all(|load| (1..80).contains(load)), "{loads:?}");
+    }
+
+    #[test]
+    fn pytorch_routes_in_the_same_way() {
+        // What `peers/experts.py` finds for these sizes.
+        for (experts, choices, tokens, found) in [(8, 2, 32, 1_532_617_195), (64, 4, 16, 1_640_201_492)] {
+            let (chosen, _) = route(Widths { columns: 64, hidden: 32, experts, choices }, tokens);
+            assert_eq!(checksum(&chosen), found);
+        }
     }
 
     #[test]

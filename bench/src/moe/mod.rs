@@ -125,7 +125,6 @@ pub fn run(options: &Options) -> Result<()> {
                 left_out.push(name);
                 continue;
             }
-            eprintln!("{name}");
             watchdog::compile_step(name.as_str());
             match bench.case(&experts, Shape { model, tokens }) {
                 Ok(measured) => records.extend(measured),
@@ -134,7 +133,7 @@ pub fn run(options: &Options) -> Result<()> {
                     eprintln!("FAILED: {name}: {error:#}");
                 }
             }
-            budget.end();
+            eprintln!("{name}: {:.1} s", budget.end().as_secs_f64());
             save(&options.out, &records)?;
         }
     }
