@@ -172,9 +172,12 @@ def main(options, answers):
             copies=layer.with_copies, once=layer.with_rows_once,
             grouped=layer.grouped, one_by_one=layer.one_by_one, side_by_side=layer.side_by_side,
         )
-        contestants = {
-            name: Contestant(name, call, operands, barrier).prepare(checked=False) for name, call in calls.items()
-        }
+        contestants = {}
+        for name, call in calls.items():
+            try:
+                contestants[name] = Contestant(name, call, operands, barrier).prepare(checked=False)
+            except RuntimeError as reason:
+                print(f"{name}: {reason}", flush=True)
 
         def close():
             for contestant in contestants.values():

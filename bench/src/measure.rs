@@ -433,7 +433,8 @@ fn check(fused: &mut Fused<'_>, expected: &mut Unfused<'_>) -> Result<f64> {
     Ok(error)
 }
 
-fn report(failures: &mut usize, what: &str, error: &anyhow::Error) {
+/// Says what failed, and counts it.
+pub fn report(failures: &mut usize, what: &str, error: &anyhow::Error) {
     *failures += 1;
     eprintln!("FAILED: {what}: {error:#}");
 }

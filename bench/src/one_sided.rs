@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use entwine::{Tensor, World};
+use entwine::{Kernel, Tensor, World};
 use entwine_kernels::embedding_all_to_all;
 use entwine_kernels::probes::put_to_next;
 use jiff::Timestamp;
@@ -143,11 +143,10 @@ impl Bench<'_> {
     }
 
     /// Times of a put by so many CTAs, so many KiB at a time, and the bytes that are put.
-    fn put(&self, ctas: usize, piece_kib: usize) -> Result<(Vec<f64>, usize)> {
+    fn put(&self, kernel: &Kernel<put_to_next::Woven>, ctas: usize, piece_kib: usize) -> Result<(Vec<f64>, usize)> {
         const LAUNCHES: usize = 32;
         // A row is a CTA's share, in whole lines of 128 bytes.
         let columns = PUT_BYTES / size_of::<f32>() / ctas / 32 * 32;
-        let kernel = put_to_next::load(self.world)?;
         let (mut x, mut y) = (self.world.filled([ctas, columns], 1.0f32)?, self.world.zeros([ctas, columns])?);
         let piece = (piece_kib * 1024 / size_of::<f32>()) as u32;
         let graph = kernel.graph(LAUNCHES as u32, put_to_next::Args { piece, x: &mut x, y: &mut y })?;
@@ -163,11 +162,11 @@ impl Bench<'_> {
 
     /// A record of a put for each number of CTAs and size of piece, and the fastest printed.
     fn puts(&self, link_gbps: f64, memory_gbps: f64) -> Result<Vec<Record>> {
+        let kernel = put_to_next::load(self.world)?;
+        let Options { put_ctas, put_kib, .. } = self.options;
         let mut records = Vec::new();
-        for (&ctas, &piece) in
-            self.options.put_ctas.iter().flat_map(|ctas| self.options.put_kib.iter().map(move |kib| (ctas, kib)))
-        {
-            let (times, bytes) = self.put(ctas, piece)?;
+        for (&ctas, &piece) in put_ctas.iter().flat_map(|ctas| put_kib.iter().map(move |kib| (ctas, kib))) {
+            let (times, bytes) = self.put(&kernel, ctas, piece)?;
             let (ours_us, spread) = median_and_spread(&times);
             let limit_us = transfer_us(bytes, link_gbps);
             println!(

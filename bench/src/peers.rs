@@ -34,8 +34,10 @@ const SCRIPTS: [(&str, &str); 5] = [
 ];
 /// How long a request may take, the start of the processes included.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// How long a process may take to end that is told to.
+/// How long a process may take to end that is told to, or to reply where another has failed.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long one rank is listened to before the next.
+const LOOK: Duration = Duration::from_millis(20);
 /// cuBLASMp, as its package names it.
 const CUBLASMP: &str = "libcublasmp.so.0";
 
@@ -203,17 +205,48 @@ impl Peers {
     /// The reply of rank 0, once all ranks have replied.
     fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T> {
         watchdog::patient_step(format!("waiting for {}", self.name), 2 * PATIENCE);
-        let until = Instant::now() + PATIENCE;
-        let replies: Result<Vec<_>> =
-            self.processes.iter().enumerate().map(|(rank, of)| of.hear(rank, until)).collect();
-        let replies =
-            replies.with_context(|| format!("{} failed", self.name)).inspect_err(|_| self.end(Duration::ZERO))?;
+        let replies = self.replies().with_context(|| format!("{} failed", self.name));
+        let replies = replies.inspect_err(|_| self.end(Duration::ZERO))?;
         watchdog::progress();
-        if let Some(failure) = replies.iter().find_map(|reply| reply.get("failure")) {
-            bail!("{}: {}", self.name, failure.as_str().unwrap_or_default());
+        if let Some(failure) = replies.iter().find_map(failure) {
+            bail!("{}: {failure}", self.name);
         }
         serde_json::from_value(replies.into_iter().next().context("there are no ranks")?)
             .with_context(|| format!("{} gave a reply of another kind than was asked for", self.name))
+    }
+
+    /// Those of all ranks. Where one has ended, or has failed and leaves the others waiting for it, this doesn't wait for long.
+    fn replies(&self) -> Result<Vec<Value>> {
+        let mut until = Instant::now() + PATIENCE;
+        let mut replies = vec![None; self.processes.len()];
+        while replies.iter().any(Option::is_none) {
+            for (rank, process) in self.processes.iter().enumerate() {
+                if replies[rank].is_some() {
+                    continue;
+                }
+                match process.replies.recv_timeout(LOOK) {
+                    Ok(line) => {
+                        let reply =
+                            serde_json::from_str(&line).with_context(|| format!("rank {rank} said `{line}`"))?;
+                        if failure(&reply).is_some() {
+                            until = until.min(Instant::now() + FAREWELL);
+                        }
+                        replies[rank] = Some(reply);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        bail!("the process of rank {rank} has ended; what it said is above")
+                    }
+                    Err(RecvTimeoutError::Timeout) if Instant::now() >= until => {
+                        match replies.iter().flatten().find_map(failure) {
+                            Some(failure) => bail!("{failure}"),
+                            None => bail!("rank {rank} didn't reply within {PATIENCE:?}"),
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
+        }
+        Ok(replies.into_iter().flatten().collect())
     }
 
     /// Lets the processes end; ends those that take longer.
@@ -251,14 +284,11 @@ impl Process {
         thread::spawn(move || output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
         Ok(Process { child, requests, replies })
     }
+}
 
-    fn hear(&self, rank: usize, until: Instant) -> Result<Value> {
-        match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => serde_json::from_str(&line).with_context(|| format!("rank {rank} said `{line}`")),
-            Err(RecvTimeoutError::Timeout) => bail!("rank {rank} didn't reply within {PATIENCE:?}"),
-            Err(RecvTimeoutError::Disconnected) => bail!("the process of rank {rank} has ended; what it said is above"),
-        }
-    }
+/// Why a request failed, if a reply says so.
+fn failure(reply: &Value) -> Option<&str> {
+    reply.get("failure").map(|failure| failure.as_str().unwrap_or("it doesn't say why"))
 }
 
 /// A turn of a contestant that was prepared. Once the peer has failed, which is said, its turns take no number of µs: what
@@ -298,9 +328,10 @@ mod tests {
 
     use super::*;
 
-    /// Contestants whose calls take as many µs as the case says, and whose last rank fails, or ends, where it says so.
+    /// Contestants whose calls take as many µs as the case says. With −1 the last rank ends, and with −2 it fails, while the
+    /// other waits.
     const STUB: &str = r#"
-import os, sys
+import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from serving import Unsupported, replies, serve
 
@@ -310,8 +341,12 @@ class Contestant:
     def about(self):
         return dict(name="stub", timing="graph", error=None)
     def time(self, replays):
-        if self.us < 0:
+        if self.us == -1 and sys.argv[2] == "1":
             os._exit(3)
+        if self.us == -2 and sys.argv[2] == "1":
+            raise ValueError("rank 1 has had enough")
+        if self.us < 0:
+            time.sleep(600)
         return self.us * replays
 
 def prepare(case):
@@ -328,9 +363,9 @@ serve(sys.stdin, replies(), "stub 1.0", prepare)
         peers.folder = env::temp_dir().join(format!("entwine-bench-stub-{}-{name}", process::id()));
         fs::create_dir_all(&peers.folder).unwrap();
         fs::write(peers.folder.join("serving.py"), SCRIPTS[0].1).unwrap();
-        for _ in 0..2 {
+        for rank in ["0", "1"] {
             let folder = peers.folder.clone();
-            let arguments: [&OsStr; 3] = ["-c".as_ref(), STUB.as_ref(), folder.as_ref()];
+            let arguments: [&OsStr; 4] = ["-c".as_ref(), STUB.as_ref(), folder.as_ref(), rank.as_ref()];
             peers.processes.push(Process::start(Command::new("python3").args(arguments)).unwrap());
         }
         peers.libraries = peers.hear::<Greeting>().unwrap().libraries;
@@ -353,12 +388,18 @@ serve(sys.stdin, replies(), "stub 1.0", prepare)
     }
 
     #[test]
-    fn a_process_that_ends_fails_alone() {
-        let mut peers = stub("ends");
-        peers.prepare(&json!({ "us": -1 })).unwrap();
-        let error = peers.time("fastest", 1).unwrap_err();
-        assert_eq!(format!("{error:#}"), "ends failed: the process of rank 0 has ended; what it said is above");
-        assert_eq!(peers.prepare(&json!({ "us": 1 })).unwrap_err().to_string(), "ends has failed before");
+    fn nobody_waits_for_a_process_that_has_ended_or_failed() {
+        for (name, us, why) in [
+            ("ends", -1, "the process of rank 1 has ended; what it said is above"),
+            ("fails", -2, "rank 1 has had enough"),
+        ] {
+            let mut peers = stub(name);
+            peers.prepare(&json!({ "us": us })).unwrap();
+            let error = peers.time("fastest", 1).unwrap_err();
+            assert_eq!(format!("{error:#}"), format!("{name} failed: {why}"));
+            let error = peers.prepare(&json!({ "us": 1 })).unwrap_err();
+            assert_eq!(error.to_string(), format!("{name} has failed before"));
+        }
     }
 
     #[test]

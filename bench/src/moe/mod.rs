@@ -23,6 +23,7 @@ use crate::fused::Variant;
 use crate::gpus::{self, Gpus};
 use crate::limit::{limit_us, median_and_spread, median_if_measured, transfer_us};
 use crate::link;
+use crate::measure::report;
 use crate::peers::{self, Peers};
 use crate::record::{Regime, Timing};
 use crate::timing::{Batch, Stopwatch, calls_of_batch};
@@ -94,7 +95,8 @@ pub fn run(options: &Options) -> Result<()> {
     watchdog::step("opening the GPUs");
     let world = World::open()?;
     let gpus = Gpus::of(&world)?;
-    let peers = (!options.no_peers).then(|| Peers::start_experts(world.ranks())).transpose()?;
+    let peers = (!options.no_peers).then(|| Peers::start_experts(world.ranks())).transpose();
+    let peers = peers.context("`--no-peers` measures the fused layer alone")?;
     watchdog::compile_step("measuring the link");
     let stopwatch = Stopwatch::new(&gpus)?;
     let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
@@ -126,12 +128,9 @@ pub fn run(options: &Options) -> Result<()> {
                 continue;
             }
             watchdog::compile_step(name.as_str());
-            match bench.case(&experts, Shape { model, tokens }) {
+            match bench.case(&experts, Shape { model, tokens }, &mut failures) {
                 Ok(measured) => records.extend(measured),
-                Err(error) => {
-                    failures += 1;
-                    eprintln!("FAILED: {name}: {error:#}");
-                }
+                Err(error) => report(&mut failures, &name, &error),
             }
             eprintln!("{name}: {:.1} s", budget.end().as_secs_f64());
             save(&options.out, &records)?;
@@ -155,7 +154,7 @@ fn save(file: &Path, records: &[Record]) -> Result<()> {
 
 impl Bench<'_> {
     /// Measures one layer: a record for each variant and regime.
-    fn case(&self, experts: &Experts, shape: Shape) -> Result<Vec<Record>> {
+    fn case(&self, experts: &Experts, shape: Shape, failures: &mut usize) -> Result<Vec<Record>> {
         let Shape { model, tokens } = shape;
         let mut layers =
             (0..self.kernels.len()).map(|_| Layer::new(self.world, experts, tokens)).collect::<Result<Vec<_>>>()?;
@@ -171,10 +170,11 @@ impl Bench<'_> {
             watchdog::progress();
         }
         let (wire_bytes, routing) = (layers[0].wire_bytes(self.world.ranks()), layers[0].routing());
-        let others = match &self.peers {
-            Some(peers) => self.prepare(&mut peers.borrow_mut(), model.widths(), tokens, routing)?,
-            None => Vec::new(),
-        };
+        let prepare = |peers: &RefCell<Peers>| self.prepare(&mut peers.borrow_mut(), model.widths(), tokens, routing);
+        let others = self.peers.as_ref().map_or_else(|| Ok(Vec::new()), prepare).unwrap_or_else(|error| {
+            report(failures, &format!("{model}, {tokens} tokens, unfused"), &error);
+            Vec::new()
+        });
 
         let ours = self.kernels.len();
         let mut graphs = Vec::new();
@@ -202,8 +202,10 @@ impl Bench<'_> {
             }
         }
         drop(turns);
-        if let Some(peers) = &self.peers {
-            peers.borrow_mut().close()?;
+        if let Some(peers) = self.peers.as_ref().filter(|_| !others.is_empty())
+            && let Err(error) = peers.borrow_mut().close()
+        {
+            report(failures, &format!("{model}, {tokens} tokens, unfused"), &error);
         }
         Ok(records)
     }
