@@ -56,13 +56,20 @@ pub struct Options {
 /// Fills the folder with `run` and what it starts, and says how large it is.
 pub fn make(options: &Options) -> Result<()> {
     let directory = &options.directory;
+    let packs = Command::new("xz").arg("--version").stdout(Stdio::null()).status().is_ok();
+    ensure!(packs || !(options.xz || options.cublasmp), "to compress takes `xz`, which Debian's package xz-utils has");
     let [binaries, libraries] = ["bin", "lib"].map(|name| directory.join(name));
-    for folder in [&binaries, &libraries] {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
-        }
+    if binaries.exists() {
+        fs::remove_dir_all(&binaries)?;
     }
     fs::create_dir_all(&binaries)?;
+    for name in CUBLASMP.iter().filter_map(|(_, library)| Path::new(library).file_name()) {
+        for earlier in [libraries.join(name), packed_as(&libraries.join(name))] {
+            if earlier.exists() {
+                fs::remove_file(earlier)?;
+            }
+        }
+    }
 
     let demo = demo_binary()?;
     let release = ["--release", "--config", "profile.release.strip=true"];
@@ -76,16 +83,19 @@ pub fn make(options: &Options) -> Result<()> {
     let script = directory.join("run");
     fs::write(&script, run_script(&demo))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let uncompressed = size(&binaries)? + size(&libraries)?;
     let mut compressed = size(&libraries)?;
-    let uncompressed = size(&binaries)? + compressed;
-    for file in fs::read_dir(&binaries)?.collect::<Result<Vec<_>, _>>()? {
-        let packed = compress(&file.path())?;
-        compressed += packed.metadata()?.len();
-        fs::remove_file(if options.xz { file.path() } else { packed })?;
+    if packs {
+        for file in fs::read_dir(&binaries)?.collect::<Result<Vec<_>, _>>()? {
+            let packed = compress(&file.path())?;
+            compressed += packed.metadata()?.len();
+            fs::remove_file(if options.xz { file.path() } else { packed })?;
+        }
     }
     let carried = if options.xz { compressed } else { uncompressed };
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64);
-    println!("{}: {}, compressed {}", directory.display(), mib(carried), mib(compressed));
+    let would_be = if packs && !options.xz { format!(", {} compressed", mib(compressed)) } else { String::new() };
+    println!("{}: {}{would_be}", directory.display(), mib(carried));
     if carried > MANY {
         let help = if options.xz { "" } else { "; `--xz` makes it smaller" };
         eprintln!("warning: {} is more than the {} that some machines take{help}", mib(carried), mib(MANY));
@@ -131,12 +141,18 @@ fn carry_cublasmp(folder: &Path) -> Result<()> {
 
 /// Compresses a file into one beside it, `….xz`.
 fn compress(file: &Path) -> Result<PathBuf> {
-    let packed = PathBuf::from(format!("{}.xz", file.display()));
+    let packed = packed_as(file);
     let output = Stdio::from(File::create(&packed)?);
     let status = Command::new("xz").args(["-6", "--threads=0", "--stdout"]).arg(file).stdout(output).status();
-    let status = status.context("couldn't start `xz`, which Debian's package xz-utils has")?;
+    let status = status.context("couldn't start `xz`")?;
     ensure!(status.success(), "couldn't compress {}: xz ended with {status}", file.display());
     Ok(packed)
+}
+
+fn packed_as(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".xz");
+    name.into()
 }
 
 fn run_script(demo: &str) -> String {
