@@ -73,8 +73,8 @@ pub mod dispatch_in_order {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     pub struct Experts(Routing);
 
-    /// Blocks of rows all of whose tokens have come.
-    #[channel(slots = [c / BM], guards = rows)]
+    /// Experts all of whose tokens have come.
+    #[channel(slots = [e / world], guards = rows)]
     pub struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -90,7 +90,7 @@ pub mod dispatch_in_order {
         experts.arrange(choices, weights, loads);
     }
 
-    #[stage(grid = [world, m / world / 4], order = ring, carrier = mover)]
+    #[stage(grid = [c / BM, BM / 8], within = experts, order = row_major, carrier = mover)]
     fn dispatch(
         at: At<2>,
         #[recv] experts: Experts,
@@ -100,7 +100,7 @@ pub mod dispatch_in_order {
         #[shape(c, h)] rows: &mut Matrix<T>,
         #[send] arrived: Arrived,
     ) {
-        experts.scatter::<4, _, _>(at.coordinates(), x, rows, arrived);
+        experts.scatter::<8, _, _>(at.coordinates(), x, rows, arrived);
     }
 
     #[stage(grid = [c / BM, 2 * f / BN], within = experts, order = grouped)]
@@ -113,9 +113,9 @@ pub mod dispatch_in_order {
         #[shape(c, f)] hidden: &mut Matrix<T>,
     ) {
         let [block, column] = at.coordinates();
-        arrived.slot([block]).wait();
-        let expert = gate_up.group(experts.group(block));
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
+        let expert = experts.group(block);
+        arrived.slot([expert]).wait();
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), gate_up.group(expert).row_panel(column));
         hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }
