@@ -99,6 +99,65 @@ mod exchange {
     }
 }
 
+/// What gates guard is handed over rightly, though in ways that come near to the wrong order: one tile is stored and counted
+/// after another, tiles of one kind are counted where others store, and what is loaded before the wait is fetched after it.
+#[entwine::kernel(tiles = [(64, 64)])]
+mod in_order {
+    use super::*;
+
+    #[channel(slots = [m / BM], guards = y)]
+    struct Rows(Gate);
+
+    #[channel(slots = [1], guards = y)]
+    struct All(Gate);
+
+    #[stage(grid = [m / BM / 2])]
+    fn write(
+        at: At<1>,
+        #[shape(m, 64)] x: &Matrix<T>,
+        #[shape(m, 64)] y: &mut Matrix<T>,
+        #[send] rows: Rows,
+        #[send] all: All,
+    ) {
+        let of = tiles(tiles(x.rows(), BM as u32), 2);
+        let (first, second) = (2 * at[0], 2 * at[0] + 1);
+        y.tile([first, 0]).store(x.load::<BM, BN>([first, 0]));
+        rows.slot([first]).arrive(1);
+        if second * (BM as u32) < x.rows() {
+            y.tile([second, 0]).store(x.load::<BM, BN>([second, 0]));
+            rows.slot([second]).arrive(1);
+            all.slot([0]).arrive(of);
+        } else {
+            all.slot([0]).arrive(of);
+        }
+    }
+
+    #[stage(grid = [m / BM])]
+    fn read(at: At<1>, x: &Matrix<T>, #[recv] rows: Rows, y: &Matrix<T>, #[shape(m, 64)] z: &mut Matrix<T>) {
+        let late = y.load::<BM, BN>([at[0], 0]);
+        if at[0] == 0 {
+            z.tile([0, 0]).store(x.load::<BM, BN>([0, 0]));
+            return;
+        }
+        rows.slot([at[0]]).wait();
+        z.tile([at[0], 0]).store(late);
+    }
+
+    /// Row after row, each behind its own gate.
+    #[stage(grid = [1])]
+    fn add(at: At<1>, #[recv] rows: Rows, #[recv] all: All, y: &Matrix<T>, #[shape(64, 64)] sum: &mut Matrix<T>) {
+        rows.slot([0]).wait();
+        let mut total = y.load::<BM, BN>([at[0], 0]).read().cast::<f32>();
+        for row in 1..tiles(y.rows(), BM as u32) {
+            if row == 1 {
+                all.slot([0]).wait();
+            }
+            total += y.load::<BM, BN>([row, 0]);
+        }
+        sum.tile([0, 0]).store(total.cast::<T>());
+    }
+}
+
 /// Names that the woven code has as well, or that Rust has: the tile's place is `role`, a dimension is called like a stage
 /// and another like an order.
 #[entwine::kernel]
@@ -186,5 +245,21 @@ fn a_chain_adds_up_rank_by_rank() {
     chain::load(&world).unwrap().launch(chain::Args { x: &x, y: &mut y }).unwrap().wait().unwrap();
     for (rank, total) in [1.0, 3.0, 6.0, 10.0].into_iter().enumerate() {
         assert!(y.to_vec(rank).unwrap().iter().all(|element| element.to_f32() == total), "rank {rank}");
+    }
+}
+
+#[test]
+fn what_gates_guard_is_there_when_they_open() {
+    let world = World::simulated(2).unwrap();
+    let shape = [192, 64];
+    let x = world.per_rank(|rank| (shape, vec![bf16::from_f32(1.0 + rank as f32); 12_288])).unwrap();
+    let [mut y, mut z] = [(); 2].map(|_| world.filled(shape, bf16::NAN).unwrap());
+    let mut sum = world.filled([64, 64], bf16::NAN).unwrap();
+    let kernel = in_order::load(&world).unwrap();
+    kernel.launch(in_order::Args { x: &x, y: &mut y, z: &mut z, sum: &mut sum }).unwrap().wait().unwrap();
+    for rank in 0..2 {
+        assert_eq!(z.to_vec(rank).unwrap(), x.to_vec(rank).unwrap(), "rank {rank}");
+        let total = bf16::from_f32(3.0 * (1.0 + rank as f32));
+        assert!(sum.to_vec(rank).unwrap().iter().all(|element| *element == total), "rank {rank}");
     }
 }

@@ -1,16 +1,15 @@
 //! The rules of what a tile function's body does with its channels, read off its syntax.
 //!
-//! Only calls that start at the parameter's name are understood (`partial.to(owner).slot([…]).store(tile)`).
-//! A parameter that is used in any other way is left to the types.
+//! A parameter that is used otherwise than by calls that start at its name is left to the types.
 
 use proc_macro2::Ident;
-use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprMethodCall};
+use syn::{Block, Expr};
 
 use super::slot_is_complete;
+use super::trace::{Trace, Use};
 use crate::errors::Errors;
 use crate::model::{Channel, Holds, Port, Route, Stage};
-use crate::tokens::mentions;
+use crate::setting::integer;
 
 /// Checks that the body does with a channel what its parameter says, and names its slots in full.
 pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors: &Errors) {
@@ -21,15 +20,23 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
             _ => None,
         })
     };
+    let gate = matches!(channel.holds, Holds::Gate { .. });
+    let mut understood = true;
     for call in &found.calls {
+        understood &= is_understood(call, name, gate, errors);
         if let Some(Expr::Array(slot)) = call.slot {
             slot_is_complete(slot, channel, errors);
         }
         if let Some(piece) = call.piece {
             pieces_exist(piece, call, channel, errors);
         }
+        if let (true, Some(to)) = (gate, call.to) {
+            errors.at(to, format!("`{name}` stays on its rank, as every gate does: leave `to` out"));
+        }
     }
-    let gate = matches!(channel.holds, Holds::Gate { .. });
+    if !understood {
+        return;
+    }
     for (call, method) in called(Action::Load) {
         if port.receive.is_none() {
             let message = match gate {
@@ -37,7 +44,7 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
                 false => format!("this stage only sends on `{name}`: mark the parameter `#[recv]` to load from it"),
             };
             errors.at(method, message);
-        } else if let Some(to) = call.to {
+        } else if let (Some(to), false) = (call.to, gate) {
             errors.at(to, "`to` names the rank that a tile is sent to; what is loaded has been sent to this rank");
         }
     }
@@ -64,7 +71,9 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
     }
     if let (Some(receive), None) = (&port.receive, called(Action::Load).next()) {
         let message = match gate {
-            true => format!("no tile waits at `{name}`: take `#[recv]` off"),
+            true => format!(
+                "no tile waits at `{name}`: `{name}.slot([…]).wait()` comes before what is read, or take `#[recv]` off"
+            ),
             false => format!("nothing is loaded from `{name}`: take `#[recv]` off"),
         };
         errors.at(&receive.marker, message);
@@ -82,6 +91,29 @@ pub fn check(stage: &Stage, name: &Ident, port: &Port, channel: &Channel, errors
             ),
         );
     }
+}
+
+/// Whether what is done with a slot can be done with one of its kind, and a slot is named.
+fn is_understood(call: &PortCall, name: &Ident, gate: bool, errors: &Errors) -> bool {
+    let Some((_, method)) = call.action else { return true };
+    let passed = ["arrive", "wait"].iter().any(|known| method == known);
+    if gate != passed {
+        let message = match gate {
+            true => format!("a gate holds nothing: a tile is counted at `{name}` by `arrive(n)`, or waits by `wait()`"),
+            false => {
+                format!("`{method}` is for gates: what `{name}` holds is sent by `store(…)`, and received by `load()`")
+            }
+        };
+        errors.at(method, message);
+    } else if call.slotless {
+        errors.at(method, format!("say which slot: `{name}.slot([…]).{method}(…)`"));
+    } else {
+        if let (true, Some(count)) = (gate, call.count.filter(|count| integer(count) == Some(0))) {
+            errors.at(count, format!("`{name}` opens when one tile or more has arrived, and these are none"));
+        }
+        return true;
+    }
+    false
 }
 
 /// A piece is one of a panel that is cut, and is stored: what is loaded is the whole panel.
@@ -120,7 +152,6 @@ fn routed(call: &PortCall, method: &Ident, name: &Ident, channel: &Channel, erro
 }
 
 /// What the body does with one channel parameter.
-#[derive(Default)]
 struct PortUse<'a> {
     /// The calls that start at its name, in the order in which they are evaluated.
     calls: Vec<PortCall<'a>>,
@@ -132,8 +163,12 @@ struct PortUse<'a> {
 struct PortCall<'a> {
     to: Option<&'a Ident>,
     slot: Option<&'a Expr>,
+    /// None is named.
+    slotless: bool,
     piece: Option<&'a Ident>,
     action: Option<(Action, &'a Ident)>,
+    /// What `arrive` is given.
+    count: Option<&'a Expr>,
     /// Every tile comes here: no branch, loop or closure is around it.
     always: bool,
 }
@@ -147,117 +182,25 @@ enum Action {
 
 /// Finds what `body` does with the channel parameter `port`; `None` if the name is given to something else too.
 fn uses<'a>(body: &'a Block, port: &'a Ident) -> Option<PortUse<'a>> {
-    let mut finder = Finder { port, found: PortUse::default(), depth: 0, ambiguous: false };
-    finder.visit_block(body);
-    (!finder.ambiguous).then_some(finder.found)
+    let found = Trace::of(body, &[port])?.uses;
+    let calls: Vec<_> = found.iter().filter(|found| !found.calls.is_empty()).map(PortCall::of).collect();
+    let escapes = calls.len() < found.len() || calls.iter().any(|call| call.action.is_none());
+    Some(PortUse { calls, escapes })
 }
 
-struct Finder<'a> {
-    port: &'a Ident,
-    found: PortUse<'a>,
-    /// Branches, loops and closures around the current expression.
-    depth: usize,
-    /// The name is bound again somewhere.
-    ambiguous: bool,
-}
-
-impl<'a> Finder<'a> {
-    fn sometimes(&mut self, visit: impl FnOnce(&mut Self)) {
-        self.depth += 1;
-        visit(self);
-        self.depth -= 1;
-    }
-}
-
-impl<'a> Visit<'a> for Finder<'a> {
-    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        let Some(chain) = chain(call, self.port) else { return visit::visit_expr_method_call(self, call) };
-        for argument in chain.iter().flat_map(|call| &call.args) {
-            self.visit_expr(argument);
-        }
-        let method = |name: &str| chain.iter().find(|call| call.method == name);
-        let action = chain.iter().find_map(|call| match call.method.to_string().as_str() {
-            "load" | "wait" => Some((Action::Load, &call.method)),
-            "store" | "arrive" => Some((Action::Store, &call.method)),
-            _ => None,
-        });
-        self.found.calls.push(PortCall {
-            to: method("to").map(|call| &call.method),
-            slot: method("slot").and_then(|call| call.args.first()),
-            piece: method("piece").map(|call| &call.method),
-            action,
-            always: self.depth == 0,
-        });
-        self.found.escapes |= action.is_none();
-    }
-
-    fn visit_expr_if(&mut self, branch: &'a syn::ExprIf) {
-        self.visit_expr(&branch.cond);
-        self.sometimes(|finder| {
-            finder.visit_block(&branch.then_branch);
-            if let Some((_, other)) = &branch.else_branch {
-                finder.visit_expr(other);
-            }
-        });
-    }
-
-    fn visit_arm(&mut self, arm: &'a syn::Arm) {
-        self.sometimes(|finder| visit::visit_arm(finder, arm));
-    }
-
-    fn visit_expr_for_loop(&mut self, repeated: &'a syn::ExprForLoop) {
-        self.sometimes(|finder| visit::visit_expr_for_loop(finder, repeated));
-    }
-
-    fn visit_expr_while(&mut self, repeated: &'a syn::ExprWhile) {
-        self.sometimes(|finder| visit::visit_expr_while(finder, repeated));
-    }
-
-    fn visit_expr_closure(&mut self, closure: &'a syn::ExprClosure) {
-        self.sometimes(|finder| visit::visit_expr_closure(finder, closure));
-    }
-
-    fn visit_expr_binary(&mut self, binary: &'a syn::ExprBinary) {
-        self.visit_expr(&binary.left);
-        if matches!(binary.op, syn::BinOp::And(_) | syn::BinOp::Or(_)) {
-            self.sometimes(|finder| finder.visit_expr(&binary.right));
-        } else {
-            self.visit_expr(&binary.right);
+impl<'a> PortCall<'a> {
+    fn of(found: &Use<'a>) -> Self {
+        let method = |name| found.call(&[name]).map(|call| &call.method);
+        let load = found.call(&["load", "wait"]).map(|call| (Action::Load, &call.method));
+        let store = || found.call(&["store", "arrive"]).map(|call| (Action::Store, &call.method));
+        PortCall {
+            to: method("to"),
+            slot: found.call(&["slot"]).and_then(|call| call.args.first()),
+            slotless: found.call(&["slot"]).is_none(),
+            piece: method("piece"),
+            action: load.or_else(store),
+            count: found.call(&["arrive"]).and_then(|call| call.args.first()),
+            always: found.always(),
         }
     }
-
-    fn visit_expr_path(&mut self, path: &'a syn::ExprPath) {
-        self.found.escapes |= path.path.is_ident(self.port);
-    }
-
-    fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
-        self.ambiguous |= pattern.ident == *self.port;
-        visit::visit_pat_ident(self, pattern);
-    }
-
-    fn visit_macro(&mut self, call: &'a syn::Macro) {
-        self.found.escapes |= mentions(call.tokens.clone(), &|name| name == self.port);
-    }
-}
-
-/// The calls of `port.first().second()…`, in that order, if `call` is the last of such a chain.
-fn chain<'a>(call: &'a ExprMethodCall, port: &Ident) -> Option<Vec<&'a ExprMethodCall>> {
-    let mut calls = vec![call];
-    loop {
-        match receiver(calls.last().expect("it starts with one")) {
-            Expr::MethodCall(earlier) => calls.push(earlier),
-            Expr::Path(path) if path.path.is_ident(port) => break,
-            _ => return None,
-        }
-    }
-    calls.reverse();
-    Some(calls)
-}
-
-fn receiver(call: &ExprMethodCall) -> &Expr {
-    let mut receiver = &*call.receiver;
-    while let Expr::Paren(inner) = receiver {
-        receiver = &inner.expr;
-    }
-    receiver
 }

@@ -1,6 +1,6 @@
 //! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow` and,
 //! where they lie in matrices, in `into`, those of gates and of routings in files of their own, those of the tile
-//! functions' bodies in `body`, and those of kernels whose threads have one role in `together`.
+//! functions' bodies in `body`, which `trace` reads, and those of kernels whose threads have one role in `together`.
 
 mod beside;
 mod body;
@@ -9,6 +9,7 @@ mod gate;
 mod into;
 mod routing;
 mod together;
+mod trace;
 
 use syn::ExprArray;
 
@@ -33,6 +34,7 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
         flow::check_order(stage, kernel, errors);
         routing::check(stage, kernel, errors);
         something_is_stored(stage, errors);
+        gate::check_body(stage, kernel, errors);
         for (name, port) in stage.ports() {
             body::check(stage, name, port, &kernel.channels[port.channel], errors);
         }
