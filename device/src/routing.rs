@@ -469,6 +469,7 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     ) where
         D: ReceivePort,
     {
+        const { assert!(ROWS > 0, "a tile scatters one row or more: `scatter::<8, _, _>(…)`") };
         let block = self.checked(block);
         let (gate, first) = (gates.slot([0]).place(), block * self.place.size.block_rows + part * ROWS);
         let rows = Scattered { first, count: ROWS, block, from: from.arg, to: to.arg, gate };

@@ -11,6 +11,12 @@ use crate::extent::Extent;
 pub const MAX_AXES: usize = 4;
 /// The largest number of named dimensions, as in `entwine_device::abi`.
 pub const MAX_DIMS: usize = 8;
+/// The largest number of groups of a routing, as in `entwine_device::layout::routing`.
+pub const MAX_GROUPS: u32 = 512;
+/// The rows of a rank have fewer choices than that in all, as in `entwine_device::layout::routing`.
+pub const MAX_CHOICES: u32 = 1 << 20;
+/// The fewest rows that a tile has.
+pub const LEAST_TILE_ROWS: u32 = 64;
 
 /// A kernel module.
 pub struct Kernel {
@@ -132,6 +138,8 @@ pub struct Stage {
     /// The tile function as written, less the attributes that are understood here.
     pub function: ItemFn,
     pub grid: Vec<Extent>,
+    /// The grid as written.
+    pub written_grid: Option<Expr>,
     pub order: Order,
     /// The CTAs that it has to itself.
     pub ctas: Option<u32>,

@@ -73,6 +73,11 @@ impl Settings {
         }
     }
 
+    /// The value of `key`, if it is given, to be taken later.
+    pub fn value(&self, key: &str) -> Option<&Expr> {
+        self.given.iter().find(|setting| setting.key == key).map(|setting| &setting.value)
+    }
+
     /// The value of `key`, if it is given.
     pub fn take(&mut self, key: &str) -> Option<Expr> {
         let index = self.given.iter().position(|setting| setting.key == key)?;

@@ -36,7 +36,10 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
         something_is_stored(stage, errors);
         gate::check_body(stage, kernel, errors);
         for (name, port) in stage.ports() {
-            body::check(stage, name, port, &kernel.channels[port.channel], errors);
+            match &kernel.channels[port.channel] {
+                Channel { holds: Holds::Routing { .. }, .. } => routing::check_use(stage, name, port, kernel, errors),
+                channel => body::check(stage, name, port, channel, errors),
+            }
         }
     }
     no_matrix_is_read_and_written(kernel, errors);

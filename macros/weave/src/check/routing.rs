@@ -1,11 +1,16 @@
 //! The rules of stages that go by a routing.
 
+use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprMethodCall};
+use syn::{Expr, ExprMethodCall, GenericArgument};
 
+use super::trace::Trace;
 use crate::errors::Errors;
+use crate::extent::Extent;
 use crate::model::{Binding, Holds, Kernel, Parameter, Port, Stage};
 use crate::setting::name;
+use crate::tokens::mentions;
 
 /// Checks that `within` names a routing which the stage receives, and who reads what is lent.
 pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
@@ -29,6 +34,17 @@ pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
                 format!("the stage that arranges `{}` can't go by it: receive it in a later one", channel.name),
             );
         }
+        if let (Holds::Routing { .. }, Some(_), None) = (&channel.holds, &port.send, &port.receive)
+            && !has_one_tile(stage, kernel)
+        {
+            errors.at(
+                &stage.written_grid,
+                format!(
+                    "each tile would arrange `{}` anew: the stage that arranges it has one, `grid = [1]`",
+                    channel.name
+                ),
+            );
+        }
     }
     let mut scatters = Scatters { stage, kernel, errors, found: false };
     scatters.visit_block(&stage.function.block);
@@ -48,6 +64,62 @@ pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     }
 }
 
+/// Whether the stage has a single tile on every rank, whatever the launch.
+fn has_one_tile(stage: &Stage, kernel: &Kernel) -> bool {
+    kernel.tiles.iter().all(|tile| stage.grid.iter().all(|axis| axis.constant(*tile) == Some(1)))
+}
+
+/// Checks that a routing is arranged by who sends it, once, and that those who receive it go by it.
+pub fn check_use(stage: &Stage, name: &Ident, port: &Port, kernel: &Kernel, errors: &Errors) {
+    if let Some(slot) = port.receive.as_ref().and_then(|receive| receive.slot.as_ref()) {
+        errors.at(slot, format!("tiles wait for all of `{name}` before the stage begins: leave `slot` out"));
+    }
+    let Some(trace) = Trace::of(&stage.function.block, &[name]) else { return };
+    match (&port.send, &port.receive) {
+        (Some(marker), None) => arranged_once(&trace, name, marker, errors),
+        (None, Some(receive)) => {
+            // Where nobody sends, that has been said.
+            let arranged = trace.uses.iter().filter_map(|found| found.call(&["arrange"]));
+            for call in arranged.filter(|_| kernel.senders(port.channel).next().is_some()) {
+                let message = format!("who arranges `{name}` doesn't go by it: mark the parameter `#[send]`");
+                errors.at(&call.method, message);
+            }
+            if trace.uses.is_empty() && !is_looked_at(stage, name) {
+                errors.at(&receive.marker, format!("no tile goes by `{name}`: take `#[recv]` off"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Who sends a routing arranges it, once, and does nothing else with it.
+fn arranged_once(trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
+    for call in trace.uses.iter().filter_map(|found| found.call(&["blocks", "group", "scatter", "weighted_sum"])) {
+        errors.at(&call.method, format!("the stage that arranges `{name}` can't go by it: receive it in a later one"));
+    }
+    let arranged: Vec<_> = trace.uses.iter().filter(|found| found.call(&["arrange"]).is_some()).collect();
+    if arranged.is_empty() && trace.uses.iter().all(|found| !found.calls.is_empty()) {
+        let message = format!(
+            "nothing arranges `{name}`, so that who goes by it would wait for ever: \
+             `{name}.arrange(choices, weights, loads)`"
+        );
+        errors.at(marker, message);
+    }
+    let again =
+        arranged.iter().find(|found| found.repeated() || arranged.iter().any(|earlier| earlier.surely_precedes(found)));
+    if let Some(again) = again {
+        errors.at(again.at, format!("`{name}` is arranged once, for all rows and all groups"));
+    }
+}
+
+/// Whether the stage's attributes go by the routing: its grid, or what its tiles wait for.
+fn is_looked_at(stage: &Stage, name: &Ident) -> bool {
+    let names = |tokens: TokenStream| mentions(tokens, &|found| found == name);
+    let mut looks = stage.ports().filter_map(|(_, port)| port.receive.as_ref());
+    let waits = looks.any(|look| names(look.slot.to_token_stream()) || names(look.unless.to_token_stream()));
+    waits || stage.within.as_ref() == Some(name)
+}
+
 /// Looks for what is scattered: rows that other ranks fetch.
 struct Scatters<'a> {
     stage: &'a Stage,
@@ -65,9 +137,40 @@ impl Scatters<'_> {
         self.stage.ports().any(|(parameter, port)| called == Some(parameter) && holds(port))
     }
 
+    /// Some rows are scattered, and all where the tiles of the grid `[world, m / world / 4]` are each other's neighbours.
+    fn rows_are_covered(&self, call: &ExprMethodCall, (written, rows): (&Expr, u32)) {
+        if rows == 0 {
+            return self.errors.at(written, "a tile scatters one row or more: `scatter::<4, _, _>(…)`");
+        }
+        let whole_grid = match call.args.first() {
+            Some(Expr::MethodCall(place)) => {
+                place.method == "coordinates" && name(&place.receiver) == Some(&self.stage.at)
+            }
+            _ => false,
+        };
+        let [Extent::World(_), Extent::DivCeil(all, each)] = self.stage.grid.as_slice() else { return };
+        let size = self.stage.ports().find_map(|(parameter, port)| match &self.kernel.channels[port.channel].holds {
+            Holds::Routing { size, .. } if name(&call.receiver) == Some(parameter) => Some(size),
+            _ => None,
+        });
+        if let (true, Some(size), Extent::Literal(each)) = (whole_grid, size, &**each)
+            && **all == size.rows
+            && *each > rows
+        {
+            let message = format!(
+                "the grid has a tile for {each} rows, of which it scatters {rows}: whoever needs the others would wait \
+                 for ever"
+            );
+            self.errors.at(written, message);
+        }
+    }
+
     fn check(&self, call: &ExprMethodCall) {
         if !self.stage.moved {
             self.errors.at(&call.method, "rows are scattered by movers: the stage needs `carrier = mover`");
+        }
+        if let Some(rows) = scattered_rows(call) {
+            self.rows_are_covered(call, rows);
         }
         let Some(rows) = call.args.iter().nth(1) else { return };
         let is_scattered = |parameter: &&Parameter| name(rows) == Some(&parameter.name);
@@ -78,6 +181,12 @@ impl Scatters<'_> {
                 .at(rows, format!("other ranks fetch rows of `{0}`: mark the parameter `#[lent] {0}`", parameter.name));
         }
     }
+}
+
+/// The rows that each call scatters, where they are written.
+fn scattered_rows(call: &ExprMethodCall) -> Option<(&Expr, u32)> {
+    let Some(GenericArgument::Const(rows)) = call.turbofish.as_ref()?.args.first() else { return None };
+    Some((rows, Extent::parse(rows).ok()?.constant((1, 1))?))
 }
 
 impl<'ast> Visit<'ast> for Scatters<'_> {

@@ -23,6 +23,7 @@ pub fn parse(
     let mut settings = Settings::of(&attribute, &KEYS, errors);
     refuse_cfg(&function.attrs, "stage", errors);
     refuse_signature(&function.sig, errors);
+    let written_grid = settings.value("grid").cloned();
     let grid = axes(&mut settings, "grid", "[m / BM, n / BN]", errors);
     let order = settings.take("order").and_then(|written| order(&written, errors)).unwrap_or_default();
     let ctas = settings.take_count("ctas", errors);
@@ -60,6 +61,7 @@ pub fn parse(
     let parameters = parameters.found;
     Stage {
         grid: grid.unwrap_or_default(),
+        written_grid,
         order,
         ctas,
         moved: carrier.is_some_and(|(moved, _)| moved),
