@@ -43,7 +43,7 @@ use proc_macro::TokenStream;
 ///   `.slot([…]).piece(index).store(panel)` sends one of them, so that many tiles of a stage may share a panel; `store`
 ///   without `piece` sends all of them. What uses a panel waits for each piece as it comes to its columns. Pieces are
 ///   multiples of 128 bytes wide, so that the last ones may be narrow or empty; for an empty one nobody waits.
-/// * `height = m`: no more rows of a tile need to be sent than that; the others read as anything.
+/// * `height = m`: no more rows of a tile are sent than that; the others read as anything, on simulated ranks as NaN.
 /// * `senders = 2`: how many stages send. Default: 1.
 /// * `acknowledge = never`: a slot is used anew without asking whether its receiver has finished. Only for
 ///   `route = peers`, and for a stage that sends and receives on the channel in the order `peers_first`, where
@@ -58,7 +58,8 @@ use proc_macro::TokenStream;
 /// # Routings
 /// `#[channel(rows = m / world, choices = k, groups = e, capacity = c)] pub struct Name(Routing);` declares a routing: each
 /// of the `m / world` rows of a rank chooses `k` of `e` groups, which lie evenly split over the ranks (the first
-/// `⌈e / world⌉` on rank 0), and each rank has room for `c` rows. One stage, of one tile, takes it as `#[send]` and calls
+/// `⌈e / world⌉` on rank 0), and each rank has room for `c` rows. There are at most 512 groups, and the rows of a rank have fewer
+/// than 2²⁰ choices. One stage, of one tile, takes it as `#[send]` and calls
 /// `name.arrange(choices, weights, loads)`, with matrices of `u32`, `f32` and `u32`; the stages that take it as `#[recv]`
 /// begin when it is done. Each group's rows then have places in a matrix of `c` rows, group after group, in *blocks* of
 /// `BM` rows that belong to one group:

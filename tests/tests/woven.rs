@@ -214,3 +214,52 @@ fn grids_that_kernels_cannot_count_are_refused() {
         );
     }
 }
+
+/// Half of the first `h` rows of each tile.
+#[entwine::kernel(tiles = [(64, 64)])]
+mod low {
+    use super::*;
+
+    #[channel(slots = [world, m / BM], route = peers, height = h / 2)]
+    struct Top(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM])]
+    fn send(at: At<1>, #[shape(m, 64)] x: &Matrix<T>, #[send] top: Top) {
+        top.slot([at.rank(), at[0]]).store(x.load::<BM, BN>([at[0], 0]));
+    }
+
+    #[stage(grid = [world, m / BM], order = peers_first)]
+    fn receive(
+        at: At<2>,
+        #[shape(h, 1)] _as_high: &Matrix<T>,
+        #[recv] top: Top,
+        #[shape(world * m, 64)] y: &mut Sharded<T>,
+    ) {
+        let [peer, row] = at.coordinates();
+        if peer != at.rank() {
+            y.shard_mut(peer).tile([row, 0]).store(top.slot([peer, row]).load());
+        }
+    }
+}
+
+#[test]
+fn rows_beyond_the_height_are_not_sent() {
+    let world = World::simulated(2).unwrap();
+    let kernel = low::load(&world).unwrap();
+    let launch = |m: usize, h: usize| {
+        let x = world.filled([m, 64], bf16::ONE).unwrap();
+        let mut y = world.zeros::<bf16>([2 * m, 64]).unwrap();
+        let args = low::Args { x: &x, _as_high: &world.zeros([h, 1]).unwrap(), y: &mut y };
+        kernel.launch(args).and_then(|launch| launch.wait()).map(|_| y.to_vec(0).unwrap().split_off(m * 64))
+    };
+    let received = launch(100, 19).unwrap();
+    for (index, row) in received.chunks(64).enumerate() {
+        let sent = index % 64 < 10;
+        assert!(row.iter().all(|element| *element == bf16::ONE || !sent && element.is_nan()), "row {index}: {row:?}");
+        assert_eq!(row[0].is_nan(), !sent, "row {index}");
+    }
+    let error = launch(100, 0).unwrap_err().to_string();
+    let expected = "channel `Top`: expected a height (`h / 2`) of 1 row or more, of the 64 rows of its tiles, found 0";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(launch(0, 0).unwrap(), [], "nothing is sent where there is nothing");
+}

@@ -42,7 +42,7 @@ impl Whole {
                 let data = self.cta.receive(slot);
                 match slot.into {
                     Some(matrix) => Window::matrix(&slot.within(matrix, S::ROWS, S::COLUMNS)),
-                    None => Window::slot(data, S::ROWS, S::COLUMNS),
+                    None => sent_part::<E, S>(slot, data),
                 }
             }
         }
@@ -94,6 +94,11 @@ impl<E: Element> PanelReader<'_, '_, E> {
         }
         self.window.read(rows, first, columns)
     }
+}
+
+/// The rows of a tile in a slot that are sent.
+fn sent_part<E: Element, S: TileShape>(slot: &SlotPlace, data: u64) -> Window<E> {
+    Window::slot(data, slot.rows(S::ROWS) as usize, S::COLUMNS)
 }
 
 /// The box that a column of a panel lies in.
@@ -207,7 +212,7 @@ impl Role for Whole {
                 }
                 let window = match slot.into {
                     Some(matrix) => Window::matrix(&slot.within(on_rank(&matrix, receiver), S::ROWS, S::COLUMNS)),
-                    None => Window::slot(data, S::ROWS, S::COLUMNS),
+                    None => sent_part::<E, S>(slot, data),
                 };
                 window.write(tile, S::COLUMNS);
             }),

@@ -5,6 +5,7 @@ use entwine_device::abi::MAX_DIMS;
 use crate::arguments::{Bound, BoundMatrix};
 use crate::error::Error;
 use crate::extent::{self, Sizes};
+use crate::limits;
 use crate::spec::{ArgumentKind, Extent, ItemSpec, KernelSpec};
 use crate::tensor::{ALIGNMENT, share};
 
@@ -99,12 +100,12 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
         spare_rows(matrix, sizes.world).map_err(refuse)?;
     }
     check_scattered(kernel, arguments)?;
-    check_grids(kernel, sizes)?;
+    check_sizes(kernel, sizes)?;
     check_into(kernel, arguments, sizes)
 }
 
-/// Refuses grids whose tiles kernels can't count.
-pub(crate) fn check_grids(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), Error> {
+/// Refuses grids whose tiles kernels can't count, and channels that can't work.
+pub(crate) fn check_sizes(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), Error> {
     for stage in kernel.stages {
         if extent::count(stage.grid, sizes).is_none() {
             let axes: Vec<_> = stage.grid.iter().map(|axis| axis.text(kernel.dims).to_string()).collect();
@@ -117,11 +118,11 @@ pub(crate) fn check_grids(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), 
             return Err(Error::Launch { kernel: kernel.name, problem });
         }
     }
-    Ok(())
+    limits::check(kernel, sizes)
 }
 
 /// The dimensions' sizes, each with the argument that gave it.
-fn where_from(kernel: &KernelSpec, sizes: &Sizes<'_>) -> String {
+pub(crate) fn where_from(kernel: &KernelSpec, sizes: &Sizes<'_>) -> String {
     let dims = kernel.dims.iter().zip(sizes.dims).enumerate().map(|(dim, (name, size))| match giver(kernel, dim) {
         Some(giver) => format!("{name} = {size} ({giver}), "),
         None => format!("{name} = {size}, "),

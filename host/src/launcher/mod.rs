@@ -15,6 +15,7 @@ pub(crate) mod host_memory;
 pub(crate) mod injection;
 pub(crate) mod kernel;
 pub(crate) mod launch;
+pub(crate) mod limits;
 pub(crate) mod loaded;
 pub(crate) mod log;
 pub(crate) mod memory;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use anyhow::{Result, bail, ensure};
 use entwine::device::{bf16, f16};
 use entwine::{Error, Kernel, RawMatrix, Tensor, World};
-use entwine_kernels::gemm_reduce_scatter;
+use entwine_kernels::{gemm_reduce_scatter, moe_gemm_combine};
 
 use super::ranks::Ranks;
 
@@ -71,6 +71,29 @@ pub fn foreign_memory(ranks: &Ranks) -> Result<()> {
     // SAFETY: as above.
     let too_many = unsafe { Tensor::<f16>::from_raw(&world, &vec![raw; ranks.count() + 1]) };
     refused(too_many, &["one matrix for each of the"])
+}
+
+/// More experts, and more choices, than a routing can tell apart.
+pub fn routings(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = moe_gemm_combine::load(&world)?;
+    let launch = |choices: usize, experts: usize| {
+        const ROOM: usize = 128;
+        let tokens = ranks.count();
+        kernel.launch(moe_gemm_combine::Args {
+            choices: &world.zeros_scattered([tokens, choices])?,
+            weights: &world.zeros_scattered([tokens, choices])?,
+            loads: &mut world.zeros([1, experts])?,
+            hidden: &world.zeros::<bf16>([ROOM, 8])?,
+            down: &world.zeros([experts.div_ceil(tokens) * 8, 8])?,
+            outputs: &mut world.zeros([ROOM, 8])?,
+            y: &mut world.zeros_scattered([tokens, 8])?,
+        })
+    };
+    let experts = ["channel `Experts`: expected at most 512 groups (`e`), found 513", "e = 513"];
+    refused(launch(1, 513), &experts)?;
+    let choices = ["fewer than 1048576 choices of a rank's rows, found 1048576", "choose 1048576 (`k`) each"];
+    refused(launch(1 << 20, 8), &choices)
 }
 
 /// A tile that no variant was compiled for, and worlds that can't be.

@@ -82,9 +82,9 @@ impl Workload {
     /// What a launch of these sizes has to do.
     ///
     /// # Errors
-    /// Kernels can't count its tiles.
+    /// Kernels can't count its tiles, or its channels can't work.
     pub fn of(kernel: &'static KernelSpec, element: ElementType, sizes: &Sizes<'_>) -> Result<Self, Error> {
-        dims::check_grids(kernel, sizes)?;
+        dims::check_sizes(kernel, sizes)?;
         let refuse = |what: &str, name: &str| Error::Launch {
             kernel: kernel.name,
             problem: format!("{what} `{name}` has more tiles than can be counted in 32 bits"),

@@ -2,12 +2,14 @@
 
 use proc_macro2::{Ident, Span};
 use quote::quote;
-use syn::{Attribute, Expr, ExprPath, Field, Fields, GenericArgument, ItemStruct, PathArguments, Type};
+use syn::{Attribute, Expr, ExprPath, Field, Fields, GenericArgument, ItemStruct, PathArguments, Type, parse_quote};
 
 use super::{axes, refuse_cfg};
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
-use crate::model::{Carriage, Channel, Element, ElementType, Holds, Route, RoutingSize};
+use crate::model::{
+    Carriage, Channel, Element, ElementType, Holds, LEAST_TILE_ROWS, MAX_CHOICES, MAX_GROUPS, Route, RoutingSize,
+};
 use crate::setting::{Settings, name};
 
 const KEYS: [&str; 14] = [
@@ -30,18 +32,17 @@ const OF_ROUTINGS: [&str; 4] = ["rows", "choices", "groups", "capacity"];
 const HOLDS: &str = "a channel holds tiles or panels: `struct Name(Tile<T, BM, BN>);` or `struct Name(Panel<T, BM>);`; \
                      or it is a `struct Name(Gate);` or a `struct Name(Routing);`";
 
-/// Parses a channel; `None` where it is not even clear what it holds.
-pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<Channel> {
+/// Parses a channel. Where it is not even clear what it holds, it stays known by its name.
+pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Channel {
     let mut settings = Settings::of(&attribute, &KEYS, errors);
     refuse_cfg(&item.attrs, "channel", errors);
     if !item.generics.params.is_empty() {
         errors.at(&item.generics, "a channel has no generic parameters: `T`, `BM` and `BN` are known in the module");
     }
-    let simple = only_field(&item.fields).and_then(|field| plain_type(&field.ty)).map(Ident::to_string);
-    match simple.as_deref() {
-        Some("Gate") => return gate(settings, item, errors),
-        Some("Routing") => return routing(settings, item, errors),
-        _ => {}
+    match only_field(&item.fields).and_then(|field| kind(&field.ty, errors)) {
+        Some(Kind::Gate) => return gate(settings, item, errors),
+        Some(Kind::Routing) => return routing(settings, item, errors),
+        None => {}
     }
     let slots = axes(&mut settings, "slots", "[world, m / BM, n / BN]", errors);
     for key in OF_ROUTINGS {
@@ -89,18 +90,33 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
     let pieces = settings.take("pieces").map(|written| pieces(&written, &item.fields, errors));
     let height = settings.take("height").and_then(|written| Some((errors.keep(Extent::parse(&written))?, written)));
 
-    let Some(field) = only_field(&item.fields) else {
-        errors.at(&item.fields, HOLDS);
-        return None;
+    let held = match only_field(&item.fields) {
+        Some(field) => holds(&field.ty, columns, &settings, errors),
+        None => {
+            errors.at(&item.fields, HOLDS);
+            None
+        }
     };
-    let holds = holds(&field.ty, columns, &settings, errors)?;
-    if let (Some((_, written)), false) = (&height, matches!(holds, Holds::Tile { .. })) {
-        errors.at(written, "`height` is for channels of tiles: of a panel all rows are sent");
+    let Some(holds) = held else {
+        let holds = Holds::Gate { guards: None, written: parse_quote!(Gate) };
+        return local(item, holds, vec![Extent::Literal(1)], Route::One, 1);
+    };
+    if let Some((height, written)) = &height {
+        match &holds {
+            Holds::Tile { .. } if into.is_some() => {
+                errors.at(written, "what lies in its receiver's matrix has as many rows as that: leave `height` out");
+            }
+            Holds::Tile { .. } if height.constant((1, 1)) == Some(0) => {
+                errors.at(written, "nothing of a tile would be sent: `height` is one row or more, `height = m`");
+            }
+            Holds::Tile { .. } => {}
+            _ => errors.at(written, "`height` is for channels of tiles: of a panel all rows are sent"),
+        }
     }
     // A tile is read once, so its receiver may fetch it itself; a panel is read by every tile of its rows.
     let read_once = matches!(holds, Holds::Tile { .. });
     let only_push = (!by_rank || !read_once || into.is_some()).then_some(Carriage::Push);
-    Some(Channel {
+    Channel {
         holds,
         attributes: item.attrs,
         visibility: item.vis,
@@ -113,11 +129,11 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Option<
         height: height.map(|(height, _)| height),
         senders,
         unacknowledged: acknowledge.and_then(|(acknowledged, written)| (!acknowledged).then_some(written)),
-    })
+    }
 }
 
 /// A channel of gates: `struct Name(Gate);`
-fn gate(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Option<Channel> {
+fn gate(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Channel {
     let slots = axes(&mut settings, "slots", "[m / BM]", errors);
     let guards = settings.take("guards").and_then(|value| {
         let argument = name(&value).cloned();
@@ -128,30 +144,63 @@ fn gate(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Option<Cha
     });
     let senders = settings.take_count("senders", errors).unwrap_or(1);
     settings.refuse_others("a gate", "`slots`, `guards` and `senders`", errors);
-    let holds = Holds::Gate { guards, written: only_field(&item.fields)?.ty.clone() };
-    Some(local(item, holds, slots.unwrap_or_else(|| vec![Extent::Literal(1)]), Route::One, senders))
+    let holds = Holds::Gate { guards, written: parse_quote!(Gate) };
+    local(item, holds, slots.unwrap_or_else(|| vec![Extent::Literal(1)]), Route::One, senders)
 }
 
 /// A routing: `struct Name(Routing);`
-fn routing(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Option<Channel> {
-    let mut extent = |key: &str, example: &str| {
+fn routing(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Channel {
+    // What is wrong with a number follows from it and the number before.
+    let mut extent = |key: &str, example: &str, wrong: &dyn Fn(u32) -> Option<String>| {
         let Some(value) = settings.take(key) else {
             settings.missing(key, example, errors);
-            return Extent::Literal(1);
+            return None;
         };
-        errors.keep(Extent::parse(&value)).unwrap_or(Extent::Literal(1))
+        let extent = errors.keep(Extent::parse(&value))?;
+        if let Some(problem) = extent.constant((1, 1)).and_then(wrong) {
+            errors.at(value, problem);
+        }
+        Some(extent)
     };
-    let rows = extent("rows", "m / world");
-    let choices = extent("choices", "k");
-    let groups = extent("groups", "e");
-    let capacity = extent("capacity", "c");
+    let rows = extent("rows", "m / world", &|_| None);
+    let each = rows.as_ref().and_then(|rows| rows.constant((1, 1))).unwrap_or(1).max(1);
+    let choices = extent("choices", "k", &|choices| too_many_choices(each, choices));
+    let groups = extent("groups", "e", &too_many_groups);
+    let capacity = extent("capacity", "c", &no_capacity);
     settings.refuse_others("a routing", "`rows`, `choices`, `groups` and `capacity`", errors);
+    let [rows, choices, groups, capacity] =
+        [rows, choices, groups, capacity].map(|extent| extent.unwrap_or(Extent::Literal(1)));
     let size = RoutingSize { rows, choices, groups, capacity };
-    let holds = Holds::Routing { size, written: only_field(&item.fields)?.ty.clone() };
+    let holds = Holds::Routing { size, written: parse_quote!(Routing) };
     // A table from each rank, and this rank's arrangement.
     let world = Extent::World(Ident::new("world", Span::call_site()));
     let slots = vec![Extent::Add(Box::new(world), Box::new(Extent::Literal(1)))];
-    Some(local(item, holds, slots, Route::All, 1))
+    local(item, holds, slots, Route::All, 1)
+}
+
+fn too_many_choices(rows: u32, choices: u32) -> Option<String> {
+    match rows as u64 * choices as u64 {
+        0 => Some("a row chooses one group or more: `choices = k`".into()),
+        all if all >= MAX_CHOICES as u64 => {
+            Some(format!("the rows of a rank have fewer than {MAX_CHOICES} choices in all, and these are {all}"))
+        }
+        _ => None,
+    }
+}
+
+fn too_many_groups(groups: u32) -> Option<String> {
+    match groups {
+        0 => Some("there is one group or more to choose: `groups = e`".into()),
+        1..=MAX_GROUPS => None,
+        _ => Some(format!("there are at most {MAX_GROUPS} groups, not {groups}")),
+    }
+}
+
+fn no_capacity(capacity: u32) -> Option<String> {
+    let room = capacity >= LEAST_TILE_ROWS;
+    (!room).then(|| {
+        format!("each group has blocks of `BM` rows, {LEAST_TILE_ROWS} or more, and {capacity} rows are room for none")
+    })
 }
 
 /// A channel whose carriage leaves nothing to choose.
@@ -172,12 +221,25 @@ fn local(item: ItemStruct, holds: Holds, slots: Vec<Extent>, route: Route, sende
     }
 }
 
-/// The name of a type without generic arguments.
-fn plain_type(ty: &Type) -> Option<&Ident> {
-    match ty {
-        Type::Path(path) => path.path.get_ident(),
-        _ => None,
+/// What holds neither tiles nor panels.
+enum Kind {
+    Gate,
+    Routing,
+}
+
+/// What a channel of this type is, if it holds neither tiles nor panels.
+fn kind(ty: &Type, errors: &Errors) -> Option<Kind> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let kind = match last.ident.to_string().as_str() {
+        "Gate" => Kind::Gate,
+        "Routing" => Kind::Routing,
+        _ => return None,
+    };
+    if !last.arguments.is_empty() {
+        errors.at(&last.arguments, format!("a `{0}` has no generic arguments: `struct Name({0});`", last.ident));
     }
+    Some(kind)
 }
 
 /// Into how many pieces panels are cut; one, where that is not understood.

@@ -9,7 +9,7 @@ use syn::{AttrStyle, Attribute, Expr, Item, ItemMod};
 
 use crate::errors::{Errors, one_of};
 use crate::extent::Extent;
-use crate::model::{ElementType, Kernel, MAX_AXES, MAX_DIMS};
+use crate::model::{ElementType, Kernel, LEAST_TILE_ROWS, MAX_AXES, MAX_DIMS};
 use crate::setting::{Settings, integer, name};
 
 /// The names that the attribute adds to a module, or to a variant's.
@@ -55,7 +55,7 @@ pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kerne
         }
         match (item, channel, stage) {
             (Item::Struct(item), Some(attribute), None) => {
-                kernel.channels.extend(channel::parse(attribute, item, errors));
+                kernel.channels.push(channel::parse(attribute, item, errors));
             }
             (Item::Fn(function), None, Some(attribute)) => functions.push((attribute, function)),
             (item, None, None) => kernel.items.push(item),
@@ -144,7 +144,8 @@ fn axes(settings: &mut Settings, key: &str, example: &str, errors: &Errors) -> O
 const TILE_SHAPES: &str = "a tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256";
 
 fn is_tile(rows: u32, columns: u32) -> bool {
-    [64, 128].contains(&rows) && (columns == 64 || (128..=256).contains(&columns) && columns.is_multiple_of(8))
+    [LEAST_TILE_ROWS, 128].contains(&rows)
+        && (columns == 64 || (128..=256).contains(&columns) && columns.is_multiple_of(8))
 }
 
 /// Every dimension that some extent names.
