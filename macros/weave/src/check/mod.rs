@@ -1,5 +1,5 @@
 //! The rules that a kernel must keep: those of its sizes and matrices here, those of its channels in `flow` and,
-//! where they lie in matrices, in `into`, those of gates and of routings in files of their own, those of the tile
+//! where they lie in matrices, in `into`, those of gates, of routings and of movers in files of their own, those of the tile
 //! functions' bodies in `body`, which `trace` reads, and those of kernels whose threads have one role in `together`.
 
 mod beside;
@@ -7,6 +7,7 @@ mod body;
 mod flow;
 mod gate;
 mod into;
+mod mover;
 mod routing;
 mod together;
 mod trace;
@@ -33,6 +34,7 @@ pub fn check(kernel: &Kernel, errors: &Errors) {
         beside::check(index, stage, kernel, errors);
         flow::check_order(stage, kernel, errors);
         routing::check(stage, kernel, errors);
+        mover::check(stage, kernel, errors);
         something_is_stored(stage, errors);
         gate::check_body(stage, kernel, errors);
         for (name, port) in stage.ports() {
