@@ -9,10 +9,10 @@ pub fn check(index: usize, stage: &Stage, kernel: &Kernel, errors: &Errors) {
     let before = index.checked_sub(1).map(|before| &kernel.stages[before]);
     let Some(main) = before.filter(|before| before.name() == beside) else {
         let names = match before {
-            Some(before) => format!("`beside = {}`", before.name()),
-            None => "and this one is the first".into(),
+            Some(before) => format!(": `beside = {}`", before.name()),
+            None => ", and this one is the first".into(),
         };
-        return errors.at(beside, format!("a stage is beside the one that is written before it: {names}"));
+        return errors.at(beside, format!("a stage is beside the one that is written before it{names}"));
     };
     let apart = |stage: &Stage| stage.ctas.is_some() || stage.moved;
     if apart(main) || apart(stage) {

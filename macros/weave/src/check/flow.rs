@@ -158,7 +158,10 @@ fn defines_function(items: &[Item], name: &Ident) -> bool {
 
 /// `ready_first` needs one slot to look at for each tile, and nothing else does.
 fn ready_first_knows_slots(stage: &Stage, kernel: &Kernel, errors: &Errors) {
-    let waits: Vec<_> = stage.ports().filter_map(|(_, port)| Some((port.channel, port.receive.as_ref()?))).collect();
+    // Routings are waited for before the stage begins.
+    let waits = stage.ports().filter_map(|(_, port)| Some((port.channel, port.receive.as_ref()?)));
+    let waits: Vec<_> =
+        waits.filter(|(channel, _)| !matches!(kernel.channels[*channel].holds, Holds::Routing { .. })).collect();
     let slots: Vec<_> = waits.iter().filter_map(|(channel, wait)| Some((*channel, wait.slot.as_ref()?))).collect();
     for (channel, slot) in &slots {
         slot_is_complete(slot, &kernel.channels[*channel], errors);
@@ -166,7 +169,7 @@ fn ready_first_knows_slots(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     let Order { kind, name } = &stage.order;
     match (kind, slots.as_slice()) {
         (OrderKind::ReadyFirst, []) if waits.is_empty() => {
-            errors.at(name, "`ready_first` goes by what has arrived, but this stage receives nothing");
+            errors.at(name, "`ready_first` goes by what has arrived, but nothing arrives for this stage");
         }
         (OrderKind::ReadyFirst, []) => {
             errors.at(

@@ -1,6 +1,7 @@
 //! The parameters of a tile function after the first, and the launch arguments that they stand for.
 
 use proc_macro2::Ident;
+use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, Meta, Pat, PatType, Token, Type, TypeReference};
 
@@ -74,6 +75,12 @@ impl<'a> Parameters<'a> {
             receive: take(attributes, "recv"),
             documentation: attributes.extract_if(.., |attribute| attribute.path().is_ident("doc")).collect(),
         };
+        for attribute in [&markers.lent, &markers.send].into_iter().flatten() {
+            if !matches!(attribute.meta, Meta::Path(_)) {
+                let name = attribute.path().to_token_stream();
+                self.errors.at(attribute, format!("`#[{name}]` takes no arguments"));
+            }
+        }
         for other in attributes.drain(..) {
             self.errors
                 .at(other.path(), "a parameter is marked `#[shape(rows, columns)]`, `#[lent]`, `#[send]` or `#[recv]`");
@@ -213,11 +220,6 @@ impl<'a> Parameters<'a> {
             self.errors
                 .at(ty, format!("`{name}` is a parameter already: one is enough, marked `#[send]`, `#[recv]` or both"));
             return None;
-        }
-        if let Some(attribute) = &markers.send
-            && !matches!(attribute.meta, Meta::Path(_))
-        {
-            self.errors.at(attribute, "`#[send]` takes no arguments");
         }
         Some(Binding::Port(Box::new(Port {
             channel,

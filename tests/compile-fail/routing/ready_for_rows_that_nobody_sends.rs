@@ -1,0 +1,56 @@
+use entwine::prelude::*;
+
+#[entwine::kernel]
+mod kernel {
+    use super::*;
+
+    /// Which rows go where.
+    #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
+    struct Groups(Routing);
+
+    /// Blocks that are there.
+    #[channel(slots = [c / BM], guards = rows)]
+    struct Arrived(Gate);
+
+    #[stage(grid = [1])]
+    fn route(
+        _at: At<1>,
+        #[shape(m / world, k)] choices: &Matrix<u32>,
+        #[shape(m / world, k)] weights: &Matrix<f32>,
+        #[send] groups: Groups,
+        #[shape(1, e)] loads: &mut Matrix<u32>,
+    ) {
+        groups.arrange(choices, weights, loads);
+    }
+
+    #[stage(grid = [world, m / world / 4], order = ring, carrier = mover)]
+    fn dispatch(
+        at: At<2>,
+        #[recv] groups: Groups,
+        #[lent] #[shape(m / world, h)] x: &Matrix<T>,
+        #[shape(c, h)] rows: &mut Matrix<T>,
+        #[send] arrived: Arrived,
+    ) {
+        groups.scatter::<4, _, _>(at.coordinates(), x, rows, arrived);
+    }
+
+    #[stage(grid = [c / BM], within = groups)]
+    fn copy(at: At<1>, #[recv] groups: Groups, #[recv] arrived: Arrived, rows: &Matrix<T>, #[shape(c, h)] z: &mut Matrix<T>) {
+        arrived.slot([at[0]]).wait();
+        z.tile([at[0], groups.group(at[0])]).store(rows.load::<BM, BN>([at[0], 0]));
+    }
+
+    #[stage(grid = [c / BM, n / BN], within = groups, order = ready_first)]
+    fn multiply(
+        at: At<2>,
+        #[recv] groups: Groups,
+        #[shape(c, h)] tokens: &Matrix<T>,
+        #[shape(e / world, n, h)] b: &Grouped<T>,
+        #[shape(c, n)] y: &mut Matrix<T>,
+    ) {
+        let product: Tile<f32, BM, BN> = matmul(tokens.row_panel(at[0]), b.group(groups.group(at[0])).row_panel(at[1]));
+        y.tile([at[0], at[1]]).store(product.cast::<T>());
+    }
+}
+
+fn main() {}
