@@ -9,6 +9,7 @@ use entwine::prelude::*;
 #[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
 pub mod moe_gemm_combine {
     use super::*;
+    use crate::moe::orders::{column_by_column, in_quarters};
 
     /// Columns of a tile of sums: half of those of a product, since they take more registers.
     const HALF: usize = BN / 2;
@@ -36,16 +37,6 @@ pub mod moe_gemm_combine {
         loads: &mut Matrix<u32>,
     ) {
         experts.arrange(choices, weights, loads);
-    }
-
-    /// A quarter of the columns after the other, so that the sums of one go out while the next is computed.
-    fn in_quarters(step: Step<2>) -> [u32; 2] {
-        in_spans(step, tiles(step.grid[1], 4), grouped)
-    }
-
-    /// Column after column, as they are computed; the peers' tiles first.
-    fn column_by_column(step: Step<3>) -> [u32; 3] {
-        peers_first(Step { span: 1, ..step })
     }
 
     #[stage(grid = [c / BM, h / BN], within = experts, order = in_quarters)]

@@ -17,6 +17,7 @@ use entwine::prelude::*;
 #[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
 pub mod moe_layer {
     use super::*;
+    use crate::moe::orders::{column_by_column, in_quarters};
 
     /// Columns of G and of U in a tile of both; and of a tile of sums, which take more registers than products.
     const HALF: usize = BN / 2;
@@ -84,16 +85,6 @@ pub mod moe_layer {
         let tile = product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up);
         hidden.tile([block, column]).store(tile.cast::<T>());
         activated.slot([block]).arrive(tiles(hidden.columns(), HALF as u32));
-    }
-
-    /// A quarter of the columns after the other, so that the sums of one go out while the next is computed.
-    fn in_quarters(step: Step<2>) -> [u32; 2] {
-        in_spans(step, tiles(step.grid[1], 4), grouped)
-    }
-
-    /// Column after column, as they are computed; the peers' tiles first.
-    fn column_by_column(step: Step<3>) -> [u32; 3] {
-        peers_first(Step { span: 1, ..step })
     }
 
     #[stage(grid = [c / BM, h / BN], within = experts, order = in_quarters)]

@@ -3,6 +3,7 @@
 mod combine;
 mod dispatch;
 mod layer;
+mod orders;
 
 pub use combine::moe_gemm_combine;
 pub use dispatch::moe_dispatch_gemm;
