@@ -8,8 +8,8 @@ mod kernel {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     struct Groups(Routing);
 
-    /// Blocks that are there.
-    #[channel(slots = [c / BM], guards = rows)]
+    /// Groups that are there.
+    #[channel(slots = [e / world], guards = rows)]
     struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -24,7 +24,7 @@ mod kernel {
         groups.arrange(choices, weights, loads);
     }
 
-    #[stage(grid = [world, m / world / 4], order = ring, carrier = mover)]
+    #[stage(grid = [c / BM, BM / 8], within = groups, order = row_major, carrier = mover)]
     fn dispatch(
         at: At<2>,
         #[recv] groups: Groups,
@@ -32,19 +32,19 @@ mod kernel {
         #[shape(c, h)] rows: &mut Matrix<T>,
         #[send] arrived: Arrived,
     ) {
-        groups.scatter::<4, _, _>(at.coordinates(), x, rows, arrived);
+        groups.scatter::<8, _, _>(at.coordinates(), x, rows, arrived);
     }
 
     #[stage(grid = [c / BM, n / BN], within = groups, order = ready_first)]
     fn multiply(
         at: At<2>,
         #[recv] groups: Groups,
-        #[recv(slot = [at[0]])] arrived: Arrived,
+        #[recv(slot = [groups.group(at[0])])] arrived: Arrived,
         rows: &Matrix<T>,
         #[shape(e / world, n, h)] b: &Grouped<T>,
         #[shape(c, n)] y: &mut Matrix<T>,
     ) {
-        arrived.slot([at[0]]).wait();
+        arrived.slot([groups.group(at[0])]).wait();
         let product: Tile<f32, BM, BN> = matmul(rows.row_panel(at[0]), b.group(groups.group(at[0])).row_panel(at[1]));
         y.tile([at[0], at[1]]).store(product.cast::<T>());
     }

@@ -8,8 +8,8 @@ mod kernel {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     struct Groups(Routing);
 
-    /// Blocks that are there.
-    #[channel(slots = [c / BM], guards = rows)]
+    /// Groups that are there.
+    #[channel(slots = [e / world], guards = rows)]
     struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -23,7 +23,7 @@ mod kernel {
         groups.arrange(choices, weights, loads);
     }
 
-    #[stage(grid = [world, m / world / 4], order = ring, carrier = mover)]
+    #[stage(grid = [c / BM, BM / 8], within = groups, order = row_major, carrier = mover)]
     fn dispatch(
         at: At<2>,
         #[recv] groups: Groups,
@@ -31,12 +31,12 @@ mod kernel {
         #[shape(c, h)] rows: &mut Matrix<T>,
         #[send] arrived: Arrived,
     ) {
-        groups.scatter::<4, _, _>(at.coordinates(), x, rows, arrived);
+        groups.scatter::<8, _, _>(at.coordinates(), x, rows, arrived);
     }
 
     #[stage(grid = [c / BM], within = groups)]
     fn copy(at: At<1>, #[recv] groups: Groups, #[recv] arrived: Arrived, rows: &Matrix<T>, #[shape(c, h)] z: &mut Matrix<T>) {
-        arrived.slot([at[0]]).wait();
+        arrived.slot([groups.group(at[0])]).wait();
         z.tile([at[0], groups.group(at[0])]).store(rows.load::<BM, BN>([at[0], 0]));
     }
 

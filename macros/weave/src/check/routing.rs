@@ -137,31 +137,43 @@ impl Scatters<'_> {
         self.stage.ports().any(|(parameter, port)| called == Some(parameter) && holds(port))
     }
 
-    /// Some rows are scattered, and all where the tiles of the grid `[world, m / world / 4]` are each other's neighbours.
-    fn rows_are_covered(&self, call: &ExprMethodCall, (written, rows): (&Expr, u32)) {
-        if rows == 0 {
-            return self.errors.at(written, "a tile scatters one row or more: `scatter::<4, _, _>(…)`");
+    /// Tiles of the grid scatter rows of the blocks that there are.
+    fn blocks_are_meant(&self, call: &ExprMethodCall) {
+        if self.has_grid(call) && self.stage.within.as_ref() != name(&call.receiver) {
+            let routing = &call.receiver.to_token_stream();
+            let message = format!(
+                "rows are scattered block after block: `grid = [c / BM, BM / 8], within = {routing}`, so that the first axis \
+                 is the blocks"
+            );
+            self.errors.at(&call.args[0], message);
         }
-        let whole_grid = match call.args.first() {
+    }
+
+    /// Some rows are scattered, and all rows of a block where the second axis of the grid is its parts.
+    fn rows_are_covered(&self, call: &ExprMethodCall, written: &Expr, rows: u32) {
+        if rows == 0 {
+            return self.errors.at(written, "a tile scatters one row or more: `scatter::<8, _, _>(…)`");
+        }
+        if let [_, Extent::DivCeil(all, each)] = self.stage.grid.as_slice()
+            && let (Extent::TileRows(_), Extent::Literal(each)) = (&**all, &**each)
+            && self.has_grid(call)
+            && *each > rows
+        {
+            let message = format!(
+                "the grid has a tile for {each} rows of a block, of which it scatters {rows}: whoever needs the others \
+                 would wait for ever"
+            );
+            self.errors.at(written, message);
+        }
+    }
+
+    /// Whether the tile's place in the grid says which rows are scattered.
+    fn has_grid(&self, call: &ExprMethodCall) -> bool {
+        match call.args.first() {
             Some(Expr::MethodCall(place)) => {
                 place.method == "coordinates" && name(&place.receiver) == Some(&self.stage.at)
             }
             _ => false,
-        };
-        let [Extent::World(_), Extent::DivCeil(all, each)] = self.stage.grid.as_slice() else { return };
-        let size = self.stage.ports().find_map(|(parameter, port)| match &self.kernel.channels[port.channel].holds {
-            Holds::Routing { size, .. } if name(&call.receiver) == Some(parameter) => Some(size),
-            _ => None,
-        });
-        if let (true, Some(size), Extent::Literal(each)) = (whole_grid, size, &**each)
-            && **all == size.rows
-            && *each > rows
-        {
-            let message = format!(
-                "the grid has a tile for {each} rows, of which it scatters {rows}: whoever needs the others would wait \
-                 for ever"
-            );
-            self.errors.at(written, message);
         }
     }
 
@@ -169,8 +181,9 @@ impl Scatters<'_> {
         if !self.stage.moved {
             self.errors.at(&call.method, "rows are scattered by movers: the stage needs `carrier = mover`");
         }
-        if let Some(rows) = scattered_rows(call) {
-            self.rows_are_covered(call, rows);
+        self.blocks_are_meant(call);
+        if let Some((written, rows)) = scattered_rows(call) {
+            self.rows_are_covered(call, written, rows);
         }
         let Some(rows) = call.args.iter().nth(1) else { return };
         let is_scattered = |parameter: &&Parameter| name(rows) == Some(&parameter.name);
