@@ -193,7 +193,10 @@ mod pairs {
 
     #[stage(grid = [m * n / BM, n / k])]
     fn copy(at: At<2>, #[shape(m, k)] x: &Matrix<T>, #[shape(n, k)] y: &mut Matrix<T>) {
-        y.tile([at[0], at[1]]).store(x.load::<BM, BN>([at[0], at[1]]));
+        // Most of them have no place in either matrix.
+        if at[0] < tiles(y.rows(), BM as u32) && at[1] < tiles(y.columns(), BN as u32) {
+            y.tile([at[0], at[1]]).store(x.load::<BM, BN>([at[0], at[1]]));
+        }
     }
 }
 
