@@ -136,16 +136,16 @@ impl RoutingPlace {
     /// What of these is not large enough for whatever rows come, so that something beyond it would be written. How many rows
     /// there are to be scattered on another rank is asked row by row.
     #[inline(always)]
-    pub fn misfit_scattered(&self, rows: &Scattered, world: u32) -> Option<Misfit> {
+    pub fn misfit_scattered(&self, rows: &Scattered) -> Option<Misfit> {
         let Scattered { from, to, gate, .. } = rows;
-        let (needed, groups) = (self.size.rows_of_blocks(), groups_each(self.size.groups, world));
+        let (needed, blocks) = (self.size.rows_of_blocks(), self.size.blocks());
         if to.columns != from.columns {
             Some(of(Operand::Target, to)(Need::Columns, from.columns, to.columns))
         } else if to.rows < needed {
             Some(of(Operand::Target, to)(Need::Rows, needed, to.rows))
-        } else if gate.arg.slots[0] < groups {
+        } else if gate.arg.slots[0] < blocks {
             let found = gate.arg.slots[0];
-            Some(Misfit { operand: Operand::Gates, data: 0, need: Need::Slots, needed: groups, found })
+            Some(Misfit { operand: Operand::Gates, data: 0, need: Need::Slots, needed: blocks, found })
         } else {
             None
         }
@@ -264,17 +264,10 @@ impl Arrangement {
         self.at + 4 * (blocks(groups, self.world) as u64 + block as u64 * BLOCK as u64)
     }
 
-    /// Where the rows of a rank start in a group; for `world` in place of a rank, where the group's end.
+    /// Where the rows of a rank start in a group.
     #[inline(always)]
     pub fn start(&self, source: u32, group: u32) -> u32 {
         word(self.at + 4 * (starts(self.place.size.groups, self.world) + source * self.each() + group) as u64)
-    }
-
-    /// The rows of a group.
-    #[inline(always)]
-    pub fn rows_of_group(&self, group: u32) -> u32 {
-        // Its first rows are this rank's own.
-        self.start(self.world, group) - self.start(self.rank, group)
     }
 
     #[inline(always)]
@@ -368,7 +361,7 @@ pub struct Scattered {
     pub from: MatrixArg,
     /// The matrix that they are copied to.
     pub to: MatrixArg,
-    /// A slot of the gates, which are by group.
+    /// A slot of the gates, which are by block.
     pub gate: SlotPlace,
 }
 
@@ -450,14 +443,14 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
 
     /// Copies what belongs into `ROWS` rows of a block, those from row `part · ROWS` on, from whatever rank's matrix `from` it
     /// lies in to this rank's `to`. A row that several groups chose is copied to all of its places with the first, so that it
-    /// crosses the link once. Each is counted in the gate of its group.
+    /// crosses the link once. Each is counted in the gate of its block.
     ///
-    /// Products of a group that begin together read its weights together: that is why gates are by group, and why rows come
-    /// group after group.
+    /// So rows come group after group, and the blocks of a group are complete at about the same time: products that begin
+    /// together read its weights together.
     ///
     /// # Faults
     /// A rank has fewer rows in `from` than rows that choose groups; `to` has other columns than `from`, or fewer rows than the
-    /// routing's blocks; or there are fewer gates than groups of this rank. On simulated ranks: there is no such block.
+    /// routing's blocks; or there are fewer gates than blocks. On simulated ranks: there is no such block.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn scatter<const ROWS: u32, E: Element, G: Channel<Item = GateItem, Index = [u32; 1]>>(

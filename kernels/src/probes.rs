@@ -73,8 +73,8 @@ pub mod dispatch_in_order {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     pub struct Experts(Routing);
 
-    /// Experts all of whose tokens have come.
-    #[channel(slots = [e / world], guards = rows)]
+    /// Blocks of rows all of whose tokens have come.
+    #[channel(slots = [c / BM], guards = rows)]
     pub struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -113,9 +113,9 @@ pub mod dispatch_in_order {
         #[shape(c, f)] hidden: &mut Matrix<T>,
     ) {
         let [block, column] = at.coordinates();
-        let expert = experts.group(block);
-        arrived.slot([expert]).wait();
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), gate_up.group(expert).row_panel(column));
+        arrived.slot([block]).wait();
+        let expert = gate_up.group(experts.group(block));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
         hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }

@@ -68,7 +68,7 @@ use proc_macro::TokenStream;
 ///   `within = name`, the first axis of a stage's grid has as many tiles; the extent that is written there is an upper bound.
 /// * `name.scatter::<ROWS, _, _>([block, part], x, rows, gates)` copies what belongs into `ROWS` rows of a block, from row
 ///   `part · ROWS` on, to this rank's `rows`, from whatever rank's `x` it lies in: with the first of a row's places to all of
-///   them, so that each crosses the link once. It counts each in the gate of its group. The stage has
+///   them, so that each crosses the link once. It counts each in the gate of its block. The stage has
 ///   `grid = [c / BM, BM / ROWS], within = name, carrier = mover`, and `x` is marked `#[lent]`: other ranks read it, and a
 ///   rank's launch ends when they have.
 /// * `name.weighted_sum([rank, row, column], y)` is a tile of the sums, for rows of a rank, of what this rank's groups made

@@ -73,7 +73,6 @@ fn arrangement(cta: &Cta, size: &RoutingSize, listed: impl Fn(u32, u32) -> Liste
             words[(HEADER + source * each + group) as usize] = row.wrapping_sub(before);
             row += count;
         }
-        words[(starts(size.groups, world) + world * each + group) as usize] = row;
         let rows = row - all * size.block_rows;
         for block in 0..tiles(rows, size.block_rows) {
             words.extend([group, size.block_rows.min(rows - block * size.block_rows)]);
@@ -117,7 +116,7 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
     let Scattered { first, count, block, from, to, gate } = *rows;
     let Head { rank, world, .. } = *cta.head();
     let arranged = routing.arranged(cta.head());
-    if let Some(misfit) = routing.misfit_scattered(rows, world) {
+    if let Some(misfit) = routing.misfit_scattered(rows) {
         cta.misfit(routing, &misfit);
     }
     let group = arranged.group(block);
@@ -136,12 +135,13 @@ pub(super) fn scatter<E: Element>(cta: &Cta, routing: &RoutingPlace, rows: &Scat
         if places().any(|place| place.row < row) {
             continue;
         }
-        for Placed { group, row } in places() {
+        for Placed { row, .. } in places() {
             let at = |matrix: MatrixArg, row: u32| MatrixPlace { matrix, part: 0, row, column: 0 };
             let columns = from.columns as usize;
             let elements = Window::<E>::matrix(&at(of_rank, chosen)).read(1, 0, columns);
             Window::<E>::matrix(&at(to, row)).write(&elements, columns);
-            cta.arrive(&SlotPlace { index: [group, 0, 0, 0], ..gate }, arranged.rows_of_group(group));
+            let block = row / routing.size.block_rows;
+            cta.arrive(&SlotPlace { index: [block, 0, 0, 0], ..gate }, arranged.rows(block));
         }
     }
 }

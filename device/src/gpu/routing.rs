@@ -302,7 +302,6 @@ impl Team {
                 write(HEADER + source * each, row.wrapping_sub(before));
                 row += unsafe { load_shared(count_of(source, group)) };
             });
-            write(starts(size.groups, world) + world * each, row);
             let rows = row - first * size.block_rows;
             let room = size.blocks().saturating_sub(first);
             every(0, tiles(rows, size.block_rows).min(room), 1, |block| {

@@ -36,7 +36,7 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
     let head = &Head { world: anew(cta.head.world), rank: anew(cta.head.rank), ..*cta.head };
     let (room, buffer) = (C::ROWS as u32 * ROW, cta.move_buffer());
     let bytes = tiles(rows.from.columns * E::SIZE, 16) * 16;
-    if let Some(found) = routing.misfit_scattered(rows, head.world) {
+    if let Some(found) = routing.misfit_scattered(rows) {
         misfit(routing, &found);
     }
     if choices == 0 {
@@ -126,9 +126,9 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         fence_acq_rel_sys();
         if brings {
             every(0, rounds, 1, |round| {
-                if let Some(Placed { group, .. }) = place(round) {
-                    let gate = SlotPlace { index: [group, 0, 0, 0], ..rows.gate };
-                    signals.count(&gate, arranged.rows_of_group(group));
+                if let Some(place) = place(round) {
+                    let block = place.row.checked_div(routing.size.block_rows).unwrap_or(0);
+                    signals.count(&SlotPlace { index: [block, 0, 0, 0], ..rows.gate }, arranged.rows(block));
                 }
             });
         }

@@ -49,9 +49,8 @@ pub fn groups_each(groups: u32, world: u32) -> u32 {
     tiles(groups, world)
 }
 
-/// Words before what an arrangement says of where the rows of each rank start in each of this rank's groups, and, behind those
-/// of the last rank, where the group's end. Before them, after the header, is how far each rank's list is from where its rows
-/// lie.
+/// Words before what an arrangement says of where the rows of each rank start in each of this rank's groups. Before them, after
+/// the header, is how far each rank's list is from where its rows lie.
 #[inline(always)]
 pub fn starts(groups: u32, world: u32) -> u32 {
     HEADER + world * groups_each(groups, world)
@@ -60,7 +59,7 @@ pub fn starts(groups: u32, world: u32) -> u32 {
 /// Words before an arrangement's blocks.
 #[inline(always)]
 pub fn blocks(groups: u32, world: u32) -> u32 {
-    tiles(starts(groups, world) + (world + 1) * groups_each(groups, world), LINE) * LINE
+    tiles(starts(groups, world) + world * groups_each(groups, world), LINE) * LINE
 }
 
 /// Bytes of an arrangement.

@@ -4,8 +4,8 @@ use entwine::prelude::*;
 
 /// `hidden = silu(x·Gᵀ) ∘ (x·Uᵀ)` for each expert of the rank and each token that chose it, of whatever rank.
 ///
-/// A token goes once to each rank that it needs, however many of its experts are there. Tokens come expert after expert, and an
-/// expert's products start when all of its tokens have come.
+/// A token goes once to each rank that it needs, however many of its experts are there. Tokens come expert after expert, and
+/// products start with the rows that have come.
 ///
 /// `rows` and `hidden` hold what a rank's experts work on, expert after expert, each from a multiple of `BM` rows on; an
 /// expert's rows come from the rank itself, then from those after it in turn, each rank's in their order. Rows of G and U
@@ -21,8 +21,8 @@ pub mod moe_dispatch_gemm {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     pub struct Experts(Routing);
 
-    /// Experts all of whose tokens have come.
-    #[channel(slots = [e / world], guards = rows)]
+    /// Blocks of rows all of whose tokens have come.
+    #[channel(slots = [c / BM], guards = rows)]
     pub struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -55,15 +55,15 @@ pub mod moe_dispatch_gemm {
     fn activate(
         at: At<2>,
         #[recv] experts: Experts,
-        #[recv(slot = [experts.group(at[0])])] arrived: Arrived,
+        #[recv(slot = [at[0]])] arrived: Arrived,
         rows: &Matrix<T>,
         #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
         #[shape(c, f)] hidden: &mut Matrix<T>,
     ) {
         let [block, column] = at.coordinates();
-        let expert = experts.group(block);
-        arrived.slot([expert]).wait();
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), gate_up.group(expert).row_panel(column));
+        arrived.slot([block]).wait();
+        let expert = gate_up.group(experts.group(block));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
         hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }

@@ -5,8 +5,7 @@ use entwine::prelude::*;
 /// `y = Σ w · (silu(x·Gᵀ) ∘ (x·Uᵀ))·Dᵀ` over the experts that each token chose, each expert with its own G, U and D.
 ///
 /// The experts lie evenly split over the ranks, and so do the tokens. A token goes once to each rank that it needs,
-/// however many of its experts are there. Tokens come expert after expert, and an expert's products start when all of its tokens
-/// have come.
+/// however many of its experts are there. Tokens come expert after expert, and products start with the rows that have come.
 ///
 /// Rows of G and U alternate in `gate_up`, eight at a time: rows `16i…16i+7` are rows `8i…8i+7` of G, and rows
 /// `16i+8…16i+15` those of U. Where `f` is no multiple of 8, rows of any numbers fill the last eight of each up.
@@ -26,8 +25,8 @@ pub mod moe_layer {
     #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
     pub struct Experts(Routing);
 
-    /// Experts all of whose tokens have come.
-    #[channel(slots = [e / world], guards = rows)]
+    /// Blocks of rows all of whose tokens have come.
+    #[channel(slots = [c / BM], guards = rows)]
     pub struct Arrived(Gate);
 
     /// Blocks of rows whose hidden values are all there.
@@ -72,16 +71,16 @@ pub mod moe_layer {
     fn activate(
         at: At<2>,
         #[recv] experts: Experts,
-        #[recv(slot = [experts.group(at[0])])] arrived: Arrived,
+        #[recv(slot = [at[0]])] arrived: Arrived,
         rows: &Matrix<T>,
         #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
         #[shape(c, f)] hidden: &mut Matrix<T>,
         #[send] activated: Activated,
     ) {
         let [block, column] = at.coordinates();
-        let expert = experts.group(block);
-        arrived.slot([expert]).wait();
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), gate_up.group(expert).row_panel(column));
+        arrived.slot([block]).wait();
+        let expert = gate_up.group(experts.group(block));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
         let tile = product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up);
         hidden.tile([block, column]).store(tile.cast::<T>());
         activated.slot([block]).arrive(tiles(hidden.columns(), HALF as u32));

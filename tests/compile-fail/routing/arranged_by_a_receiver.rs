@@ -9,7 +9,7 @@ mod kernel {
     struct Groups(Routing);
 
     /// Groups that are there.
-    #[channel(slots = [e / world], guards = rows)]
+    #[channel(slots = [c / BM], guards = rows)]
     struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -38,7 +38,7 @@ mod kernel {
     fn multiply(
         at: At<2>,
         #[recv] groups: Groups,
-        #[recv(slot = [groups.group(at[0])])] arrived: Arrived,
+        #[recv(slot = [at[0]])] arrived: Arrived,
         choices: &Matrix<u32>,
         weights: &Matrix<f32>,
         loads: &mut Matrix<u32>,
@@ -47,7 +47,7 @@ mod kernel {
         #[shape(c, n)] y: &mut Matrix<T>,
     ) {
         groups.arrange(choices, weights, loads);
-        arrived.slot([groups.group(at[0])]).wait();
+        arrived.slot([at[0]]).wait();
         let product: Tile<f32, BM, BN> = matmul(rows.row_panel(at[0]), b.group(groups.group(at[0])).row_panel(at[1]));
         y.tile([at[0], at[1]]).store(product.cast::<T>());
     }

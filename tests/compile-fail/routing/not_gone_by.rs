@@ -9,7 +9,7 @@ mod kernel {
     struct Groups(Routing);
 
     /// Groups that are there.
-    #[channel(slots = [e / world], guards = rows)]
+    #[channel(slots = [c / BM], guards = rows)]
     struct Arrived(Gate);
 
     #[stage(grid = [1])]

@@ -9,7 +9,7 @@ mod kernel {
     struct Groups(Routing);
 
     /// Groups that are there.
-    #[channel(slots = [e / world], guards = rows)]
+    #[channel(slots = [c / BM], guards = rows)]
     struct Arrived(Gate);
 
     #[stage(grid = [1])]
@@ -36,7 +36,7 @@ mod kernel {
 
     #[stage(grid = [c / BM], within = groups)]
     fn copy(at: At<1>, #[recv] groups: Groups, #[recv] arrived: Arrived, rows: &Matrix<T>, #[shape(c, h)] z: &mut Matrix<T>) {
-        arrived.slot([groups.group(at[0])]).wait();
+        arrived.slot([at[0]]).wait();
         z.tile([at[0], groups.group(at[0])]).store(rows.load::<BM, BN>([at[0], 0]));
     }
 

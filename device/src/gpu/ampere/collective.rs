@@ -419,7 +419,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered) {
         let (thread, head, arranged) = (Thread::this(), self.cta.head, routing.arranged(self.cta.head));
         self.together(|| {
-            if let Some(found) = routing.misfit_scattered(rows, head.world) {
+            if let Some(found) = routing.misfit_scattered(rows) {
                 misfit(routing, &found);
             }
         });
@@ -445,13 +445,14 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
                 continue;
             }
             for choice in 0..routing.size.choices {
-                let Some(Placed { group, row }) = place(choice) else { continue };
+                let Some(Placed { row, .. }) = place(choice) else { continue };
                 let (from, to) = (from.data + chosen as u64 * from.pitch, rows.to.data + row as u64 * rows.to.pitch);
                 for piece in (thread.index..pieces).step_by(ampere::threads(C::ROWS) as usize) {
                     let offset = (piece * PIECE) as u64;
                     unsafe { store_global_16(to + offset, load_global_16(from + offset)) };
                 }
-                self.arrive(&SlotPlace { index: [group, 0, 0, 0], ..rows.gate }, arranged.rows_of_group(group));
+                let block = row.checked_div(routing.size.block_rows).unwrap_or(0);
+                self.arrive(&SlotPlace { index: [block, 0, 0, 0], ..rows.gate }, arranged.rows(block));
             }
         }
     }
