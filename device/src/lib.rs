@@ -61,6 +61,7 @@ pub use channel::{
 pub use element::{Element, MatmulElement};
 pub use half::{bf16, f16};
 pub use matrix::{Grouped, Matrix, Panel, Shard, Sharded, TileMut, matmul};
+pub use memory::anew;
 pub use order::{Course, Share, Stage, Step, tiles, walk, walk_beside, walk_ready_first};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;

@@ -64,7 +64,12 @@ impl<const D: usize> Stage<D> {
     /// The position, in the rank's sequence, of the `turn`-th tile that falls to a CTA.
     #[inline(always)]
     fn step<R: Role>(&self, role: &R, turn: u32) -> Step<D> {
-        let index = role.cta() - self.share.first + turn * self.share.count;
+        self.step_at(role, role.cta() - self.share.first + turn * self.share.count)
+    }
+
+    /// A position in the rank's sequence.
+    #[inline(always)]
+    fn step_at<R: Role>(&self, role: &R, index: u32) -> Step<D> {
         let Head { rank, world, span, .. } = *role.head();
         Step { index, grid: self.grid, rank, world, span }
     }
@@ -159,8 +164,10 @@ pub fn walk_ready_first<const D: usize, R: Role>(
 pub struct Course<const D: usize, O> {
     stage: Stage<D>,
     order: O,
-    turn: u32,
-    count: u32,
+    /// The position of the next one in the rank's sequence.
+    index: u32,
+    /// How many there are.
+    left: u32,
 }
 
 impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
@@ -169,19 +176,19 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
     pub fn new<R: Role>(role: &R, stage: Stage<D>, order: O) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
         check_order(role, &stage, &order);
-        Course { stage, order, turn: 0, count: stage.tiles_of(role.cta()) }
+        Course { stage, order, index: role.cta().wrapping_sub(stage.share.first), left: stage.tiles_of(role.cta()) }
     }
 
     /// Whether there are any left.
     #[inline(always)]
     pub fn is_left(&self) -> bool {
-        self.turn < self.count
+        self.left > 0
     }
 
     /// The next one's coordinates.
     #[inline(always)]
     pub fn next<R: Role>(&self, role: &R) -> [u32; D] {
-        (self.order)(self.stage.step(role, self.turn))
+        (self.order)(self.stage.step_at(role, self.index))
     }
 
     /// Visits the next one, at these coordinates.
@@ -190,7 +197,8 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
         // The last of the CTA's tiles may be the other stage's.
         self.stage.begin(role, coordinates, false);
         tile(At::new(role, coordinates));
-        self.turn += 1;
+        self.index += self.stage.share.count;
+        self.left -= 1;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::channel::{Channel, Direction, GateItem, Port, ReceivePort, Route, Sen
 use crate::element::Element;
 use crate::layout::routing::*;
 use crate::matrix::Matrix;
-use crate::memory::word;
+use crate::memory::{anew, word};
 use crate::place::SlotPlace;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -195,7 +195,7 @@ impl RoutingPlace {
     #[inline(always)]
     pub fn arranged(&self, head: &Head) -> Arrangement {
         let at = head.region + self.arrangement(head).data_offset(head.world, 0);
-        Arrangement { at, place: *self, rank: head.rank, world: head.world, region: head.region }
+        Arrangement { at, place: *self, rank: head.rank, world: anew(head.world), region: head.region }
     }
 }
 

@@ -62,10 +62,6 @@ fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> boo
         dedicated = quote!(::entwine::device::dedicated(role.head(), #dedicated));
     }
     let is_beside = |index: usize| kernel.stages.get(index).is_some_and(|stage| stage.beside.is_some());
-    let walks = stages().filter(|(index, _)| !is_beside(*index)).map(|(index, _)| match is_beside(index + 1) {
-        true => walk_beside(kernel, index, &dedicated),
-        false => walk(kernel, index, &dedicated),
-    });
     let grids = || {
         stages().flat_map(|(_, stage)| {
             let sizes = routings(kernel, stage).flat_map(|(_, _, size)| size.extents());
@@ -79,6 +75,16 @@ fn function(kernel: &Kernel, name: TokenStream, includes: impl Fn(&Stage) -> boo
     let world = grids().any(Extent::mentions_world).then(|| quote!(world,));
     let dims =
         kernel.dims.iter().map(|dim| if grids().any(|extent| extent.mentions(dim)) { quote!(#dim) } else { quote!(_) });
+    let world_of = |extent: &Extent| match extent.mentions_world() {
+        true => Some(format_ident!("world")),
+        false => None,
+    };
+    let mentioned = kernel.dims.iter().filter(|dim| grids().any(|extent| extent.mentions(dim))).cloned();
+    let sizes: Vec<_> = grids().find_map(world_of).into_iter().chain(mentioned).collect();
+    let walks = stages().filter(|(index, _)| !is_beside(*index)).map(|(index, _)| match is_beside(index + 1) {
+        true => walk_beside(kernel, index, &dedicated, &sizes),
+        false => walk(kernel, index, &dedicated, &sizes),
+    });
     let role = roles::role(kernel);
     quote! {
         #[inline(always)]
@@ -137,18 +143,25 @@ impl Walk {
     }
 
     /// The walk, after what it has to wait for. A name that the grid doesn't use is the wait's alone.
-    fn after_waits(awaited: &[TokenStream], walk: TokenStream) -> TokenStream {
+    ///
+    /// Kernels with routings have many stages and no register to spare: what one stage computes from the sizes isn't kept for
+    /// another.
+    fn after_waits(awaited: &[TokenStream], sizes: &[Ident], walk: TokenStream) -> TokenStream {
         if awaited.is_empty() {
             return walk;
         }
         quote!({
             #[allow(unused_variables)]
-            { #(#awaited)* #walk }
+            {
+                #(let #sizes = ::entwine::device::anew(#sizes);)*
+                #(#awaited)*
+                #walk
+            }
         })
     }
 }
 
-fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenStream {
+fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident]) -> TokenStream {
     let (stage, Walk { awaited, described, order, tile }) = (&kernel.stages[index], Walk::of(kernel, index, dedicated));
     let walk = if stage.order.kind == OrderKind::ReadyFirst {
         let slot = awaited_slot(kernel, stage);
@@ -156,11 +169,11 @@ fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenStream {
     } else {
         quote!(::entwine::device::walk(role, #described, #order, #tile);)
     };
-    Walk::after_waits(&awaited, walk)
+    Walk::after_waits(&awaited, sizes, walk)
 }
 
 /// The walk over a stage and the one after it, which is beside it.
-fn walk_beside(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenStream {
+fn walk_beside(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident]) -> TokenStream {
     let (main, beside) = (Walk::of(kernel, index, dedicated), Walk::of(kernel, index + 1, dedicated));
     let course =
         |Walk { described, order, .. }: &Walk| quote!(::entwine::device::Course::new(role, #described, #order));
@@ -170,7 +183,7 @@ fn walk_beside(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> TokenS
     let walk = quote! {
         ::entwine::device::walk_beside(role, #main_course, #tile, #beside_course, #slot, #tile_beside);
     };
-    Walk::after_waits(&[main.awaited, beside.awaited].concat(), walk)
+    Walk::after_waits(&[main.awaited, beside.awaited].concat(), sizes, walk)
 }
 
 /// A routing, as a stage's parameter in this direction.
