@@ -1,6 +1,6 @@
 //! C = Σ_ranks A·Bᵀ, each rank keeping the rows it owns: matmul fused with a reduce-scatter.
 
-use entwine_device::abi::{self, Head};
+use entwine_device::abi::{self, Head, MatrixArg};
 use entwine_device::cpu::{Launch, Whole, run};
 use entwine_device::order::peers_first;
 use entwine_device::{
@@ -107,7 +107,9 @@ impl Problem {
             ranks.launch(simulate, &self.dims, [partial], |head, channels| {
                 let rank = head.rank as usize;
                 // The last ranks may own fewer rows; all are told of the same extent.
-                let matrices = [self.a[rank].arg(self.world), self.b[rank].arg(1), self.c[rank].arg(1)];
+                let part_rows = self.dims[0].div_ceil(self.world) as u32;
+                let c = MatrixArg { part_rows, ..self.c[rank].arg(1) };
+                let matrices = [self.a[rank].arg(self.world), self.b[rank].arg(1), c];
                 Params { head, matrices, channels, scalars: [] }
             })
         }
