@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<()> {
     let gpus = Gpus::of(&world)?;
     let stopwatch = Stopwatch::new(&gpus)?;
     let bench = Bench { options, world: &world, gpus: &gpus, stopwatch: &stopwatch };
-    watchdog::step("measuring rates");
+    watchdog::compile_step("measuring rates");
     let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
     let memory_gbps = memory::gbps(&world, &gpus, &stopwatch)?;
     println!("own memory, read: {memory_gbps:.0} GB/s");
@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<()> {
         records = bench.puts(link_gbps, memory_gbps)?;
     }
     for (&batch, &width) in options.batch.iter().zip(&options.width) {
-        watchdog::step(format!("embedding, {batch} × {width}"));
+        watchdog::compile_step(format!("embedding, {batch} × {width}"));
         for (tile, times) in bench.embedding(batch, width)? {
             let (ours_us, spread) = median_and_spread(&times);
             let read = batch * options.tables * options.pooling * width * size_of::<f32>();

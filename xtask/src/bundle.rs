@@ -83,6 +83,7 @@ pub fn make(options: &Options) -> Result<()> {
     let script = directory.join("run");
     fs::write(&script, run_script(&demo))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    fs::write(directory.join("embedding.py"), include_str!("../../bench/embedding.py"))?;
     let uncompressed = size(&binaries)? + size(&libraries)?;
     let mut compressed = size(&libraries)?;
     if packs {

@@ -1,5 +1,5 @@
-//! What `ready_first` is for: the first half of a layer of experts with one rank's tokens late, in that order and block after
-//! block, in turns.
+//! What a late launch costs: the first half of a layer of experts with one rank late, `ready_first` and block after block, in
+//! turns. Both orders wait alike, since no rank knows where rows lie before it has all choices.
 
 use std::ffi::CString;
 use std::fs;
@@ -215,6 +215,8 @@ impl Delay {
         unsafe {
             let module = result::module::load_data(ptx.as_ptr().cast()).context("couldn't load the delay")?;
             let function = result::module::get_function(module, c"hold".into())?;
+            // Loaded late it could wait for a stream that waits for it.
+            sys::cuFuncLoad(function).result()?;
             // As the kernels have it, so that the SMs need not be set anew between the two.
             let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
             sys::cuFuncSetAttribute(function, carveout, 100).result()?;

@@ -24,7 +24,7 @@ use crate::gpus::{self, Gpus};
 use crate::limit::{limit_us, median_and_spread, median_if_measured, transfer_us};
 use crate::link;
 use crate::measure::report;
-use crate::peers::{self, Peers};
+use crate::peers::{self, About, Peers};
 use crate::record::{Regime, Timing};
 use crate::timing::{Batch, Stopwatch, calls_of_batch};
 use crate::watchdog;
@@ -221,7 +221,17 @@ impl Bench<'_> {
             "the two programs route tokens differently: {routing} here, {:?} in PyTorch",
             prepared.routing
         );
-        Ok(prepared.contestants.into_keys().collect())
+        for name in PRODUCTS.iter().chain(&UNFUSED).filter(|name| !prepared.contestants.contains_key(**name)) {
+            eprintln!("PyTorch: {name} could not be prepared, and is left out");
+        }
+        // What can't be captured is bound by its launches, and no measure of this layer's graphs.
+        let captured = prepared.contestants.into_iter().filter(|(_, About { name, timing, error })| {
+            let captured = timing == "graph";
+            let left_out = if captured { "" } else { ", left out" };
+            eprintln!("PyTorch: {name}, {timing}, off by {:.4}{left_out}", error.unwrap_or(0.0));
+            captured
+        });
+        Ok(captured.map(|(name, _)| name).collect())
     }
 
     /// How many calls make a batch.

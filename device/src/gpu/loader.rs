@@ -153,8 +153,11 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     #[inline(always)]
     fn arrive(&self, _: &SlotPlace, _: u32) {}
 
+    /// Until it is done the math warpgroups may ask for the epoch, which goes on when this thread is through.
     #[inline(always)]
-    fn arrange(&self, _: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {}
+    fn arrange(&self, routing: &RoutingPlace, _: &MatrixArg, _: &MatrixArg, _: &MatrixArg) {
+        self.signals.pass(&routing.arrangement(self.cta.head));
+    }
 
     #[inline(always)]
     fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {

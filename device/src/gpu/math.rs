@@ -267,6 +267,10 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     /// tables then, nothing is written outside of the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+        // The communication thread gives the launch up.
+        if routing.misfit(choices, weights, loads).is_some() {
+            return;
+        }
         let (thread, threads) = (self.cta.thread() - 128, 128 * C::WARPGROUPS);
         let team = Team { thread, threads, shared: self.cta.staging(), room: C::STAGING };
         let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use super::boxes::{Source, await_boxes, put_in_matrix};
 use super::cta::{Config, Cta};
-use super::fault::MOVER;
+use super::fault::{MOVER, end_thread};
 use super::scatter::scatter;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
@@ -173,6 +173,10 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     #[inline(always)]
     fn arranged(&self, routing: &RoutingPlace) -> u32 {
         self.signals.pass(&routing.arrangement(self.cta.head));
+        // Each lane has waited by itself, and one that has given up is missed by the others.
+        if C::MOVES_ROWS && unsafe { lanes_where(self.cta.has_ended_thread()) } != 0 {
+            end_thread();
+        }
         routing.arranged(self.cta.head).blocks()
     }
 
