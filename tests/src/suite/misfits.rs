@@ -82,6 +82,7 @@ pub fn routed_matrices(ranks: &Ranks) -> Result<()> {
     let misfit = FaultKind::Misfit;
     let cases = [
         (Sizes { loads: 3, ..right }, "at least 4 columns in the matrix of loads", "loads", "3"),
+        (Sizes { loads: 0, ..right }, "at least 4 columns in the matrix of loads", "loads", "0"),
         (Sizes { to: [255, 40], ..right }, "at least 256 rows in the matrix that rows are scattered to", "rows", "255"),
         (Sizes { to: [256, 39], ..right }, "40 columns in the matrix that rows are scattered to", "rows", "39"),
         (Sizes { to: [256, 48], ..right }, "40 columns in the matrix that rows are scattered to", "rows", "48"),
