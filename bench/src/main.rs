@@ -81,8 +81,6 @@ enum Command {
     OneSided(one_sided::Options),
     /// Time layers of experts beside the unfused ones (4 minutes; 15 s for each model and number of tokens)
     Moe(moe::Options),
-    /// Time the first half of a layer of experts with one rank late, in the order of what is ready and in a fixed one (a minute)
-    Late(moe::LateOptions),
     /// Measure the time from the call of a launch to the first CTA on each GPU (a minute)
     Latency(latency::Options),
 }
@@ -114,7 +112,6 @@ fn main() -> Result<()> {
         Some(Command::Latency(options)) => latency::run(&options),
         Some(Command::OneSided(options)) => one_sided::run(&options),
         Some(Command::Moe(options)) => moe::run(&options),
-        Some(Command::Late(options)) => moe::run_late(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {
                 if env::var_os(name).is_none() {

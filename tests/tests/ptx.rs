@@ -7,7 +7,7 @@ use std::path::Path;
 use entwine::spec::{KernelSpec, Target};
 use entwine_build::assembler;
 use entwine_build::ptx::Module;
-use entwine_kernels::probes::{dispatch_in_order, put_to_next, read_once, to_and_fro};
+use entwine_kernels::probes::{put_to_next, read_once, to_and_fro};
 use entwine_kernels::{
     all_gather_gemm, embedding_all_to_all, gemm, gemm_all_reduce, gemm_all_to_all, gemm_reduce_scatter,
     gemv_all_reduce, moe_dispatch_gemm, moe_gemm_combine, moe_layer,
@@ -16,7 +16,7 @@ use entwine_tests::kernels::{words_bf16, words_f16, words_f32, words_i32, words_
 use entwine_tests::ptx::{cta_barriers, has_roles, instructions_like, matrix_instructions, violations};
 
 /// Those that multiply.
-const KERNELS: [&KernelSpec; 10] = [
+const KERNELS: [&KernelSpec; 9] = [
     &gemm::SPEC,
     &gemm_reduce_scatter::SPEC,
     &gemm_all_reduce::SPEC,
@@ -26,7 +26,6 @@ const KERNELS: [&KernelSpec; 10] = [
     &moe_dispatch_gemm::SPEC,
     &moe_gemm_combine::SPEC,
     &moe_layer::SPEC,
-    &dispatch_in_order::SPEC,
 ];
 
 /// Those whose threads have one role.

@@ -3,8 +3,7 @@
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use entwine::{Tensor, World};
-use entwine_kernels::probes::dispatch_in_order;
-use entwine_kernels::{moe_capacity, moe_dispatch_gemm, moe_layer};
+use entwine_kernels::{moe_capacity, moe_layer};
 use half::bf16;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -190,49 +189,6 @@ impl<'a> Layer<'a> {
             outputs: &mut self.outputs,
             y: &mut self.y,
         }
-    }
-
-    /// Those of `moe_dispatch_gemm`.
-    pub fn first_half(&mut self) -> moe_dispatch_gemm::Args<'_> {
-        moe_dispatch_gemm::Args {
-            choices: &self.choices,
-            weights: &self.of_choices,
-            loads: &mut self.loads,
-            x: &self.x,
-            rows: &mut self.rows,
-            gate_up: &self.experts.gate_up,
-            hidden: &mut self.hidden,
-        }
-    }
-
-    /// Those of the probe that is the same but for its order.
-    pub fn first_half_in_order(&mut self) -> dispatch_in_order::Args<'_> {
-        dispatch_in_order::Args {
-            choices: &self.choices,
-            weights: &self.of_choices,
-            loads: &mut self.loads,
-            x: &self.x,
-            rows: &mut self.rows,
-            gate_up: &self.experts.gate_up,
-            hidden: &mut self.hidden,
-        }
-    }
-
-    /// What the first half has made of the tokens, on a rank.
-    ///
-    /// # Errors
-    /// The machine failed.
-    pub fn hidden(&self, rank: usize) -> Result<Vec<bf16>> {
-        Ok(self.hidden.to_vec(rank)?)
-    }
-
-    /// Overwrites what the first half leaves.
-    ///
-    /// # Errors
-    /// The machine failed.
-    pub fn clear(&mut self) -> Result<()> {
-        self.rows.fill(bf16::ZERO)?;
-        Ok(self.hidden.fill(bf16::NAN)?)
     }
 
     /// Of all choices in their order, as `peers/experts.py` finds it.

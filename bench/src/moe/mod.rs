@@ -1,7 +1,6 @@
 //! Layers of experts, in the sizes of known models: the fused layer, its results held against plain sums, in turns with the
 //! unfused one and with the products alone, on the same routings.
 
-mod late;
 mod layer;
 mod record;
 
@@ -30,7 +29,6 @@ use crate::timing::{Batch, Stopwatch, calls_of_batch};
 use crate::watchdog;
 use layer::{Experts, Layer, Model, Widths};
 
-pub use late::{Options as LateOptions, run as run_late};
 pub use record::{OP, Record, markdown};
 use record::{Shape, terminal};
 
