@@ -14,7 +14,7 @@ use crate::shapes::{Model, Operation, Shape};
 use crate::watchdog;
 
 /// Launches before those that are recorded.
-const WARM_UP: usize = 20;
+pub const WARM_UP: usize = 20;
 
 /// What to record, on all GPUs
 #[derive(Debug, Args)]

@@ -42,11 +42,13 @@ pub struct Compiled {
 }
 
 /// Flags for the kernel crate. Fragments stay in registers only if their loops are unrolled in full, and a
-/// role's state only if nothing that takes it by reference stays a function, be it called ever so rarely.
-const FLAGS: [&str; 6] = [
+/// role's state only if nothing that takes it by reference stays a function, be it called ever so rarely. rustc's own pass that
+/// copies code into the arms of a branch knows nothing of barriers and shuffles, which all lanes must come to together.
+const FLAGS: [&str; 7] = [
     "-Cllvm-args=-unroll-threshold=20000",
     "-Cllvm-args=-inline-threshold=1000000",
     "-Cllvm-args=-inline-cold-callsite-threshold=1000000",
+    "-Zmir-enable-passes=-JumpThreading",
     "-Zcrate-attr=feature(abi_ptx, asm_experimental_arch)",
     "--cfg",
     "entwine_entries",

@@ -20,6 +20,23 @@ pub struct Share {
     pub count: u32,
 }
 
+/// One of the CTAs that share out the work of a stage's single tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its index among them.
+    pub index: u32,
+    /// Their number.
+    pub of: u32,
+}
+
+/// The most CTAs that share out the work of a tile.
+pub const MEMBERS: u32 = 16;
+
+impl Member {
+    /// A CTA that works alone.
+    pub const ALONE: Member = Member { index: 0, of: 1 };
+}
+
 /// A stage as the walk sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<const D: usize> {
@@ -129,6 +146,17 @@ pub fn walk<const D: usize, R: Role>(
         let coordinates = order(stage.step(role, turn));
         stage.begin(role, coordinates, turn + 1 == count);
         tile(At::new(role, coordinates));
+    }
+}
+
+/// Visits the single tile of a stage on several of the CTAs that carry it, which share out its work.
+#[inline(always)]
+pub fn walk_as_members<const D: usize, R: Role>(role: &R, stage: Stage<D>, tile: impl FnOnce(At<'_, D, R>, Member)) {
+    let index = role.cta().wrapping_sub(stage.share.first);
+    let of = if stage.share.count < MEMBERS { stage.share.count } else { MEMBERS };
+    if index < of {
+        stage.begin(role, [0; D], true);
+        tile(At::new(role, [0; D]), Member { index, of });
     }
 }
 

@@ -3,7 +3,8 @@
 //! Each rank lists the rows that choose a group, group by group, and tells every rank in a *table*. From all tables a
 //! rank knows the *arrangement* of its own groups' rows: group after group, in blocks of rows that belong to one group;
 //! in a group its own rows first, then those of the ranks after it in turn, each rank's in their order. All of it lies
-//! in a channel: a slot for each rank's table, and a last one for the arrangement, which stays on its rank.
+//! in a channel: a slot for each rank's table, one for the arrangement, which stays on its rank, and one for what each of the
+//! CTAs that make the table together has counted.
 
 use core::marker::PhantomData;
 
@@ -13,6 +14,7 @@ use crate::element::Element;
 use crate::layout::routing::*;
 use crate::matrix::Matrix;
 use crate::memory::{anew, word};
+use crate::order::Member;
 use crate::place::SlotPlace;
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
@@ -107,6 +109,8 @@ pub struct RoutingPlace {
     pub arg: ChannelArg,
     /// Its sizes.
     pub size: RoutingSize,
+    /// Which of the CTAs that make the table this is, for who arranges.
+    pub member: Member,
 }
 
 impl RoutingPlace {
@@ -170,10 +174,22 @@ impl RoutingPlace {
         self.slot(source, self.arg, Route::All, NONE)
     }
 
-    /// The slot of this rank's arrangement. It has one buffer, since nobody reads it when the next launch begins.
+    /// The slot of this rank's arrangement. Nobody reads it any more when the next launch begins.
     #[inline(always)]
     pub fn arrangement(&self, head: &Head) -> SlotPlace {
-        self.slot(head.world, ChannelArg { parity_stride: 0, ..self.arg }, Route::One, head.rank)
+        self.local(head, 0)
+    }
+
+    /// The slot of what the CTAs that make this rank's table have counted, which is there when all of them have.
+    #[inline(always)]
+    pub fn counted(&self, head: &Head) -> SlotPlace {
+        self.local(head, 1)
+    }
+
+    /// A slot behind the tables. It has one buffer.
+    #[inline(always)]
+    fn local(&self, head: &Head, index: u32) -> SlotPlace {
+        self.slot(head.world + index, ChannelArg { parity_stride: 0, ..self.arg }, Route::One, head.rank)
     }
 
     #[inline(always)]
@@ -376,8 +392,15 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn woven(role: &'c R, arg: &ChannelArg, size: RoutingSize) -> Self {
-        let place = RoutingPlace { channel: C::INDEX, arg: *arg, size };
+        let place = RoutingPlace { channel: C::INDEX, arg: *arg, size, member: Member::ALONE };
         Routing { role, place, channel: PhantomData }
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn by(mut self, member: Member) -> Self {
+        self.place.member = member;
+        self
     }
 
     /// Arranges the rows of this rank's groups. `choices` has a row for each of this rank's rows, with the groups that it
@@ -426,6 +449,24 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
         D: ReceivePort,
     {
         self.arrangement().group(self.checked(block))
+    }
+
+    /// The rows of a block that its products should compute, for [`first_rows`](crate::Panel::first_rows): those that belong to its
+    /// group, or all if the group has blocks before this one. Products of a group read its weights from memory together, as
+    /// long as they keep in step, and those of its last block would run ahead.
+    ///
+    /// # Panics
+    /// As [`group`](Routing::group).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn computed_rows(&self, block: u32) -> u32
+    where
+        D: ReceivePort,
+    {
+        let (arrangement, block) = (self.arrangement(), self.checked(block));
+        let before = if block > 0 { block - 1 } else { 0 };
+        let follows = block > 0 && arrangement.group(before) == arrangement.group(block);
+        if follows { self.place.size.block_rows } else { arrangement.rows(block) }
     }
 
     /// A block that may be looked up.

@@ -172,7 +172,8 @@ pub enum ItemSpec {
     },
     /// `Gate`: nothing but a count, on each rank for itself.
     Gate,
-    /// `Routing`: in the last slot where the rows of a rank's groups lie, in the others what each rank's rows chose.
+    /// `Routing`: a slot for what each rank's rows chose, one for where the rows of this rank's groups lie, and one for what its CTAs
+    /// have counted.
     Routing {
         /// Rows of a rank.
         rows: Extent,

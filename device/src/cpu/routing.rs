@@ -84,7 +84,11 @@ fn arrangement(cta: &Cta, size: &RoutingSize, listed: impl Fn(u32, u32) -> Liste
     (words, all)
 }
 
+/// One CTA does it all.
 pub(super) fn arrange(cta: &Cta, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
+    if routing.member.index != 0 {
+        return;
+    }
     let (Head { rank, world, .. }, size) = (*cta.head(), &routing.size);
     let table = table(size, choices, weights);
     let write = |words: &[u32], data: u64| {

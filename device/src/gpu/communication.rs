@@ -100,7 +100,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         self.ready.set(self.ready.get() ^ 1);
     }
 
-    /// Lets the math warpgroups fill the staging buffer, and waits until they have.
+    /// Lets the math warpgroups have the staging buffer, and waits until they have given it back.
     #[inline(always)]
     fn collect(&self) {
         if self.held.get() {
@@ -194,17 +194,26 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         self.signals.pass(gate);
     }
 
-    /// The math warpgroups fill the table and, once all tables are there, the arrangement.
+    /// The math warpgroups count, fill the table when those of all CTAs have and, on the first CTA, once all tables are there,
+    /// the arrangement.
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
         if let Some(found) = routing.misfit(choices, weights, loads) {
             misfit(routing, &found);
         }
-        let head = self.cta.head;
-        let table = routing.table(anew(head.rank));
-        self.signals.await_receivers(&table);
+        let (head, member) = (self.cta.head, routing.member);
+        let (table, counted) = (routing.table(anew(head.rank)), routing.counted(head));
         self.collect();
-        self.signals.release(&table);
+        fence_acq_rel_sys();
+        self.signals.count(&counted, member.of);
+        self.signals.await_receivers(&table);
+        self.signals.pass(&counted);
+        self.collect();
+        fence_acq_rel_sys();
+        self.signals.count(&table, member.of);
+        if member.index != 0 {
+            return;
+        }
         for source in 0..head.world {
             self.signals.pass(&routing.table(source));
         }
@@ -224,10 +233,10 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
 
-    /// The math warpgroups add to it what is received later, as to a tile that was fetched.
+    /// The math warpgroups begin when the staging buffer is theirs, and give it back at once: what is added to the sum comes there
+    /// meanwhile.
     #[inline(always)]
     fn weighted_sum<E: Element, S: TileShape>(&self, routing: &RoutingPlace, source: u32, _: u32, from: &MatrixPlace) {
-        // They begin when the staging buffer is theirs.
         if source >= self.cta.head.world {
             no_rank(source);
         }
@@ -236,17 +245,16 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
         }
         if self.held.get() {
             self.take_staging();
+            self.held.set(false);
         }
-        unsafe { mbarrier_arrive(self.cta.ready()) };
-        self.ready.set(self.ready.get() ^ 1);
-        self.held.set(true);
+        self.collect();
     }
 
     #[inline(always)]
     fn reclaim(&self) {}
 
     #[inline(always)]
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace)
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace, _: u32)
     where
         Shape<M, N>: TileShape,
     {

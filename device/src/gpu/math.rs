@@ -5,8 +5,9 @@ use core::cell::Cell;
 
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
+use super::gathered::Gathered;
 use super::in_a_cta;
-use super::routing::{Gathered, Team};
+use super::routing::Team;
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
@@ -115,6 +116,22 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         if self.leads() {
             unsafe { mbarrier_arrive(self.cta.empty(slot)) };
         }
+    }
+
+    /// Leaves chunks to the other warpgroup, which multiplies twice as fast meanwhile. The other threads go on: nothing keeps
+    /// them in step with the one that gives the slots back.
+    #[inline(always)]
+    fn pass_by(&self, chunks: u32) {
+        let mut cursor = self.ring.get();
+        self.ring.set(cursor.skip(chunks, C::RING_DEPTH));
+        if self.leads() {
+            for _ in 0..chunks {
+                self.cta.wait_together(self.cta.full(cursor.slot), cursor.parity);
+                self.free(cursor.slot);
+                cursor = cursor.next(C::RING_DEPTH);
+            }
+        }
+        unsafe { sync_warp() };
     }
 
     /// What the loader tells, or `otherwise` if the launch is given up.
@@ -275,11 +292,16 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         let team = Team { thread, threads, shared: self.cta.staging(), room: C::STAGING };
         let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };
         self.take_staging();
-        unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
+        unsafe { team.count(self.cta, routing, choices, sync) };
         self.give_staging();
         self.take_staging();
-        unsafe { team.arrange(self.cta, routing, loads, sync) };
+        unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
         self.give_staging();
+        if routing.member.index == 0 {
+            self.take_staging();
+            unsafe { team.arrange(self.cta, routing, loads, sync) };
+            self.give_staging();
+        }
     }
 
     #[inline(always)]
@@ -295,42 +317,16 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     ) -> S::Values {
         if self.held.get() {
             self.give_staging();
+            self.held.set(false);
         }
         self.take_staging();
-        self.held.set(true);
-        let mut sum = f32::zeros::<S>();
+        self.give_staging();
         if self.cta.is_given_up() {
-            return sum;
+            return f32::zeros::<S>();
         }
-        let rows = Gathered::new::<E>(routing, self.cta.head, source, from, self.lane % 4 * 2);
+        let rows = Gathered::new::<E>(routing, self.cta.head, source, from);
         let first = row + self.first_row() + self.lane / 4;
-        let look = |choice: u32| [rows.look(first, choice), rows.look(first + 8, choice)];
-        let choices = anew(routing.size.choices);
-        let mut ahead = if choices > 0 { look(0) } else { [None; 2] };
-        for choice in 0..choices {
-            let parts = ahead.map(|choice| rows.part(choice));
-            if choice + 1 < choices {
-                ahead = look(choice + 1);
-            }
-            for (half, part) in parts.into_iter().enumerate() {
-                let Some((address, weight)) = part else { continue };
-                let mut add = |column: usize| {
-                    let (low, high) = unsafe { rows.pair::<E>(address, column as u32) };
-                    let values = sum.values_mut();
-                    values[column / 2 + 2 * half] += weight * low;
-                    values[column / 2 + 2 * half + 1] += weight * high;
-                };
-                for block in (0..S::COLUMNS).step_by(128) {
-                    let columns = (block..S::COLUMNS.min(block + 128)).step_by(8);
-                    if rows.has(S::COLUMNS.min(block + 128) as u32 - 7) {
-                        columns.for_each(&mut add);
-                    } else {
-                        columns.filter(|column| rows.has(*column as u32)).for_each(&mut add);
-                    }
-                }
-            }
-        }
-        sum
+        unsafe { rows.weighted_sum::<E, S>([first, first + 8], self.lane) }
     }
 
     #[inline(always)]
@@ -350,6 +346,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         &self,
         a: &PanelPlace,
         _: &PanelPlace,
+        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,
@@ -360,6 +357,10 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
         let mut cursor = self.ring.get();
         let (a, b) = self.operands::<M>(cursor);
+        if C::ROUTES && self.warpgroup > 0 && unsafe { load_shared(self.cta.halved(cursor.slot)) } != 0 {
+            self.pass_by(chunks);
+            return f32::zeros::<Shape<M, N>>();
+        }
         self.event(EventKind::Multiply);
         let mut product = unsafe {
             wgmma_fence();

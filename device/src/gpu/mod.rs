@@ -15,6 +15,7 @@ mod communication;
 mod cta;
 mod fault;
 mod fragment;
+mod gathered;
 mod loader;
 mod log;
 mod math;

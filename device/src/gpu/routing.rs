@@ -5,7 +5,7 @@ use crate::abi::{Head, MatrixArg};
 use crate::element::Element;
 use crate::layout::routing::*;
 use crate::memory::word;
-use crate::order::tiles;
+use crate::order::{MEMBERS, Member, tiles};
 use crate::place::MatrixPlace;
 use crate::ptx::*;
 use crate::routing::{Entry, Routed, RoutingPlace, RoutingSize};
@@ -90,10 +90,26 @@ impl Team {
         every(self.thread, count, self.threads, f);
     }
 
-    /// The warps that count: as many as have room for a counter of each group, and for another number of each.
+    /// The warps that count: as many as have room for a counter of each group, and for two more numbers of each.
     #[inline(always)]
     fn counting(&self) -> u32 {
-        (self.threads / 32).min(self.room / (4 * MAX_GROUPS) - 1)
+        (self.threads / 32).min(self.room / (4 * MAX_GROUPS) - 2)
+    }
+
+    /// A warp's counter of a group.
+    #[inline(always)]
+    fn counter(&self, size: &RoutingSize, warp: u32, group: u32) -> u32 {
+        self.shared + 4 * (warp * size.groups + group)
+    }
+
+    /// The part of a rank's choices that falls to this warp, of those of all CTAs that share them out: the first, and the end.
+    #[inline(always)]
+    fn part(&self, size: &RoutingSize, member: Member) -> (u32, u32) {
+        let (total, warps, warp) = (size.rows * size.choices, self.counting(), self.thread / 32);
+        let each = tiles(total, 32 * warps * member.of) * 32;
+        let start = if warp < warps { (member.index * warps + warp) * each } else { total };
+        let start = if start < total { start } else { total };
+        (start, if total - start < each { total } else { start + each })
     }
 
     /// Replaces each of `count` numbers by the sum of those before it. The sum of all.
@@ -121,13 +137,55 @@ impl Team {
         before
     }
 
-    /// Writes this rank's table on every rank: how many of its rows choose each group, and the list of them.
-    ///
-    /// Each warp counts its part of the choices, group by group; then all parts before its own are known to each, and it
-    /// goes through them again.
+    /// Counts this CTA's part of the choices, group by group, each warp its own, and leaves the sums to the rank's other CTAs.
     ///
     /// # Safety
     /// All threads of the team must come here together, and meet in `sync`.
+    #[inline(always)]
+    pub unsafe fn count<C: Config>(
+        &self,
+        cta: &Cta<'_, C>,
+        routing: &RoutingPlace,
+        choices: &MatrixArg,
+        sync: impl Fn(),
+    ) {
+        let (head, size, member) = (cta.head, anew_size(routing), routing.member);
+        let choices = Choices { choices: *choices, size };
+        let (warp, warps, lane) = (self.thread / 32, self.counting(), self.thread % 32);
+        self.share_out(warps * size.groups, |index| unsafe { store_shared(self.shared + 4 * index, 0) });
+        sync();
+        let (start, end) = self.part(&size, member);
+        let group_alone = |index: u32| choices.choice(index, end).group;
+        self.for_choices(start, end, group_alone, |_, group| {
+            let same = unsafe { lanes_with_same(group) };
+            if group < size.groups && same.trailing_zeros() == lane {
+                let at = self.counter(&size, warp, group);
+                unsafe { store_shared(at, load_shared(at) + same.count_ones()) };
+            }
+            unsafe { sync_warp() };
+        });
+        sync();
+        let counts = cta.region_of(head.rank) + routing.counted(head).data_offset(head.world + 1, 0);
+        self.share_out(size.groups, |group| {
+            let mut count = 0;
+            every(0, warps, 1, |warp| {
+                let at = self.counter(&size, warp, group);
+                unsafe {
+                    let here = load_shared(at);
+                    store_shared(at, count);
+                    count += here;
+                }
+            });
+            unsafe { store_global(counts + 4 * (counted(size.groups, member.index) + group) as u64, count) };
+        });
+    }
+
+    /// Writes this CTA's part of the rank's table on every rank, after all have [counted](Team::count), what that left in shared
+    /// memory still there. The first one adds how many of the rank's rows choose each group. Whatever the others have
+    /// counted, nothing is written outside of the table.
+    ///
+    /// # Safety
+    /// As [`count`](Team::count).
     #[inline(always)]
     pub unsafe fn tabulate<C: Config>(
         &self,
@@ -137,49 +195,37 @@ impl Team {
         weights: &MatrixArg,
         sync: impl Fn(),
     ) {
-        let (head, size) = (cta.head, anew_size(routing));
+        let (head, size, member) = (cta.head, anew_size(routing), routing.member);
         let choices = Choices { choices: *choices, size };
         let (warp, warps, lane) = (self.thread / 32, self.counting(), self.thread % 32);
-        let counter = |warp: u32, group: u32| self.shared + 4 * (warp * size.groups + group);
-        // What is before a group in the list lies behind the counters.
-        let before = |group: u32| counter(warps, group);
-        self.share_out(warps * size.groups, |index| unsafe { store_shared(self.shared + 4 * index, 0) });
-        sync();
-        let total = size.rows * size.choices;
-        let each = tiles(total, 32 * warps) * 32;
-        let start = if warp * each < total { warp * each } else { total };
-        let end = if total - start < each { total } else { start + each };
-
-        let group_alone = |index: u32| choices.choice(index, end).group;
-        self.for_choices(start, end, group_alone, |_, group| {
-            let same = unsafe { lanes_with_same(group) };
-            if group < size.groups && same.trailing_zeros() == lane {
-                let at = counter(warp, group);
-                unsafe { store_shared(at, load_shared(at) + same.count_ones()) };
-            }
-            unsafe { sync_warp() };
-        });
-        sync();
+        let counter = |group: u32| self.counter(&size, warp, group);
+        // Behind the counters lies what is before a group in the list, and how many of it the CTAs before this one have.
+        let before = |group: u32| self.counter(&size, warps, group);
+        let of_others = |group: u32| self.counter(&size, warps + 1, group);
+        let counts = cta.region_of(head.rank) + routing.counted(head).data_offset(head.world + 1, 0);
         self.share_out(size.groups, |group| {
-            let mut count = 0;
-            every(0, warps, 1, |warp| {
-                let at = counter(warp, group);
-                unsafe {
-                    let here = load_shared(at);
-                    store_shared(at, count);
-                    count += here;
-                }
+            let here: [u32; MEMBERS as usize] = core::array::from_fn(|index| {
+                let index = if (index as u32) < member.of { index as u32 } else { 0 };
+                word(counts + 4 * (counted(size.groups, index) + group) as u64)
             });
-            unsafe { store_shared(before(group), count) };
+            let (mut all, mut others) = (0u32, 0u32);
+            for (index, count) in here.into_iter().enumerate() {
+                all = all.wrapping_add(if (index as u32) < member.of { count } else { 0 });
+                others = others.wrapping_add(if (index as u32) < member.index { count } else { 0 });
+            }
+            unsafe { store_shared(before(group), all) };
+            unsafe { store_shared(of_others(group), others) };
         });
         let offset = routing.table(head.rank).data_offset(head.rank, cta.epoch());
         let tell = |at: u64, value: u32| {
             every(0, head.world, 1, |rank| unsafe { store_global(cta.region_of(rank) + offset + at, value) });
         };
         let tell_numbers = |first: u32| {
-            self.share_out(size.groups, |group| {
-                tell(4 * (first + group) as u64, unsafe { load_shared(before(group)) })
-            });
+            if member.index == 0 {
+                self.share_out(size.groups, |group| {
+                    tell(4 * (first + group) as u64, unsafe { load_shared(before(group)) })
+                });
+            }
         };
         sync();
         tell_numbers(0);
@@ -189,6 +235,16 @@ impl Team {
         }
         sync();
         tell_numbers(numbers(size.groups));
+        if warp < warps {
+            every(lane, size.groups, 32, |group| unsafe {
+                let others = load_shared(before(group)).wrapping_add(load_shared(of_others(group)));
+                store_shared(counter(group), load_shared(counter(group)).wrapping_add(others));
+            });
+        }
+        unsafe { sync_warp() };
+
+        let (start, end) = self.part(&size, member);
+        let total = size.rows * size.choices;
         let first_entry = 4 * entries(size.groups) as u64;
         let first_listed = 4 * list(size.rows, size.choices, size.groups);
         let with_weight = |index: u32| {
@@ -199,21 +255,20 @@ impl Team {
         self.for_choices(start, end, with_weight, |index, (group, row, weight)| {
             let same = unsafe { lanes_with_same(group) };
             let chooses = group < size.groups;
-            let at = counter(warp, if chooses { group } else { 0 });
+            let at = counter(if chooses { group } else { 0 });
             let here = unsafe { load_shared(at) };
             unsafe { sync_warp() };
             if chooses && same.trailing_zeros() == lane {
-                unsafe { store_shared(at, here + same.count_ones()) };
+                unsafe { store_shared(at, here.wrapping_add(same.count_ones())) };
             }
             unsafe { sync_warp() };
             if index < end {
-                let number = here + (same & ((1 << lane) - 1)).count_ones();
-                let position = number + if chooses { unsafe { load_shared(before(group)) } } else { 0 };
+                let position = here.wrapping_add((same & ((1 << lane) - 1)).count_ones());
                 let what = if chooses { Entry::packed(group, position) } else { NOWHERE };
                 every(0, head.world, 1, |rank| {
                     let table = cta.region_of(rank) + offset;
                     unsafe { store_global_u32x2(table + first_entry + 4 * (index * ENTRY) as u64, [what, weight]) };
-                    if chooses {
+                    if chooses && position < total {
                         unsafe { store_global(table + first_listed + 4 * position as u64, row) };
                     }
                 });
@@ -311,68 +366,5 @@ impl Team {
                 unsafe { store_global_u32x2(to, [group, here]) };
             });
         });
-    }
-}
-
-/// Rows of a matrix, by where the arrangement has what a rank's rows chose.
-pub(super) struct Gathered {
-    routed: Routed,
-    /// Rows of the rank.
-    rows: u32,
-    /// Address of the first row, at the column that is read first.
-    start: u64,
-    pitch: u64,
-    /// Columns from there on.
-    columns: u32,
-}
-
-impl Gathered {
-    /// What is looked up once. `column` is the first of those that are read, from the place's on.
-    #[inline(always)]
-    pub fn new<E: Element>(routing: &RoutingPlace, head: &Head, source: u32, from: &MatrixPlace, column: u32) -> Self {
-        let column = from.column + column;
-        Gathered {
-            routed: routing.arranged(head).rows_of(source),
-            rows: routing.size.rows,
-            start: from.matrix.data + (column * E::SIZE) as u64,
-            pitch: from.matrix.pitch,
-            columns: from.matrix.columns.saturating_sub(column),
-        }
-    }
-
-    /// What a row's choice is, for [`part`](Gathered::part). To be asked some time before: a look takes a while.
-    #[inline(always)]
-    pub fn look(&self, row: u32, choice: u32) -> Option<(Entry, f32)> {
-        (row < self.rows).then(|| {
-            let entry = self.routed.entry(row, choice);
-            (entry, entry.weight())
-        })
-    }
-
-    /// The address of what the group of a choice made of its row, if that is here, and the weight.
-    #[inline(always)]
-    pub fn part(&self, choice: Option<(Entry, f32)>) -> Option<(u64, f32)> {
-        let (entry, weight) = choice?;
-        self.routed.place(&entry).map(|place| (self.start + place.row as u64 * self.pitch, weight))
-    }
-
-    /// Whether there are columns so far on.
-    #[inline(always)]
-    pub fn has(&self, column: u32) -> bool {
-        column < self.columns
-    }
-
-    /// The pair of neighbours `column` columns further on.
-    ///
-    /// # Safety
-    /// The address must be that of a part, which has so many columns.
-    #[inline(always)]
-    pub unsafe fn pair<E: Element>(&self, address: u64, column: u32) -> (f32, f32) {
-        let address = address + (column * E::SIZE) as u64;
-        if const { E::SIZE == 2 } {
-            E::unpack_pair(word(address))
-        } else {
-            (f32::from_bits(word(address)), f32::from_bits(word(address + 4)))
-        }
     }
 }

@@ -1,6 +1,7 @@
-//! What a routing keeps in a region, in words: a table from each rank, and this rank's arrangement.
+//! What a routing keeps in a region, in words: a table from each rank, this rank's arrangement, and what each of the CTAs that
+//! make the table has counted.
 
-use crate::order::tiles;
+use crate::order::{MEMBERS, tiles};
 
 /// Words of a line.
 const LINE: u32 = 32;
@@ -65,4 +66,15 @@ pub fn blocks(groups: u32, world: u32) -> u32 {
 /// Bytes of an arrangement.
 pub fn arrangement_bytes(groups: u32, world: u32, blocks: u32) -> u64 {
     4 * (self::blocks(groups, world) as u64 + blocks as u64 * BLOCK as u64)
+}
+
+/// Words before what a CTA has counted of those who choose each group, among what all CTAs have.
+#[inline(always)]
+pub fn counted(groups: u32, member: u32) -> u32 {
+    member * numbers(groups)
+}
+
+/// Bytes of what all CTAs have counted.
+pub fn counted_bytes(groups: u32) -> u64 {
+    4 * counted(groups, MEMBERS) as u64
 }

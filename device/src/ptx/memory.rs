@@ -198,6 +198,23 @@ pub unsafe fn load_global_16(address: u64) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// As [`load_global_16`], or zeros unless `there`.
+///
+/// # Safety
+/// As [`load_global_16`], where `there`.
+#[inline(always)]
+pub unsafe fn load_global_16_if(address: u64, there: bool) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {5}, 0; mov.u32 {0}, 0; mov.u32 {1}, 0; mov.u32 {2}, 0; mov.u32 {3}, 0; \
+             @p ld.global.v4.u32 {{{0}, {1}, {2}, {3}}}, [{4}]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, in(reg32) there as u32,
+        );
+    }
+    [a, b, c, d]
+}
+
 /// # Safety
 /// As [`load_global_16`].
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! Functions of one `f32`.
+//! Functions of `f32`.
 
 use core::arch::asm;
 
@@ -24,4 +24,18 @@ functions! {
     tanh = "tanh.approx.f32";
     /// The reciprocal, approximately.
     reciprocal = "rcp.approx.ftz.f32";
+}
+
+/// `one` or the `other`, without a branch: where shuffles follow, threads that took other ways would come to them apart.
+#[inline(always)]
+pub fn select(first: bool, one: f32, other: f32) -> f32 {
+    let selected: f32;
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {3}, 0; selp.f32 {0}, {1}, {2}, p; }}",
+            out(reg32) selected, in(reg32) one, in(reg32) other, in(reg32) first as u32,
+            options(pure, nomem, nostack),
+        );
+    }
+    selected
 }

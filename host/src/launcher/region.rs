@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
 use entwine_device::abi::{ChannelArg, Control, MAX_AXES, MAX_WORLD};
-use entwine_device::layout::routing::{MAX_CHOICES, MAX_GROUPS, arrangement_bytes, table_bytes};
+use entwine_device::layout::routing::{MAX_CHOICES, MAX_GROUPS, arrangement_bytes, counted_bytes, table_bytes};
 
 use crate::error::Error;
 use crate::extent::{self, Sizes};
@@ -116,7 +116,7 @@ impl Layout {
         if channel.into.is_none() {
             self.need.data = self.need.data.checked_add(slot_bytes.checked_mul(count.into())?)?;
         }
-        if let ItemSpec::Gate = channel.item {
+        if let ItemSpec::Gate | ItemSpec::Routing { .. } = channel.item {
             let counters = count as u64 * size_of::<u32>() as u64;
             self.need.counters = self.need.counters.checked_add(counters.checked_next_multiple_of(LINE)?)?;
         }
@@ -155,14 +155,15 @@ impl ItemSpec {
     }
 }
 
-/// How large the slots of a routing are, which have room for a table or an arrangement; `None` if its numbers have too few bits.
+/// How large the slots of a routing are, which have room for a table, an arrangement or what is counted for it; `None` if its
+/// numbers have too few bits.
 fn routing_size(sizes: &Sizes<'_>, rows: u32, choices: u32, groups: u32, capacity: u32) -> Option<ItemSize> {
     if groups > MAX_GROUPS || rows.checked_mul(choices)? >= MAX_CHOICES {
         return None;
     }
     let table = table_bytes(rows, choices, groups);
     let arrangement = arrangement_bytes(groups, sizes.world, capacity / sizes.tile.0);
-    let bytes = table.max(arrangement).next_multiple_of(LINE);
+    let bytes = table.max(arrangement).max(counted_bytes(groups)).next_multiple_of(LINE);
     // What waits for a slot waits for nothing where there are no columns.
     Some(ItemSize { columns: 1, row: bytes, bytes })
 }

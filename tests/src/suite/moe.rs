@@ -324,6 +324,22 @@ pub fn routings<T: Number>(ranks: &Ranks) -> Result<()> {
     check_guards(&world)
 }
 
+/// So many choices that several CTAs make a rank's table, each warp of which goes through its part in several steps.
+pub fn many_choices<T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel: Kernel<moe_layer::Woven> = Kernel::load(&world)?;
+    for (routing, tokens) in [(Routing::Zipf, 7000), (Routing::Nowhere, 6001), (Routing::Uniform, 700)] {
+        let size = Size { tokens, choices: 9, experts: 40, columns: 136, hidden: 24 };
+        let mut problem = Problem::<T>::roomy(&world, size, routing, 17)?;
+        for _ in 0..3 {
+            kernel.launch(problem.args())?.wait()?;
+            problem.check().with_context(|| format!("{routing:?}, {tokens} tokens"))?;
+            problem.poison()?;
+        }
+    }
+    Ok(())
+}
+
 /// Layers without tokens, columns, hidden values, choices or experts: whatever there is of the results is zero, and nobody waits.
 pub fn of_nothing<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;

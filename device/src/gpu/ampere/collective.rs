@@ -9,8 +9,9 @@ use crate::element::{Element, MatmulElement};
 use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::{COLLECTIVE, end_thread, misfit, no_rank};
 use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};
+use crate::gpu::gathered::{Gathered, Part, pair};
 use crate::gpu::in_a_cta;
-use crate::gpu::routing::{Gathered, Team};
+use crate::gpu::routing::Team;
 use crate::gpu::signals::{Signals, Way};
 use crate::layout::{ROW, ampere, staging};
 use crate::order::tiles;
@@ -289,6 +290,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         &self,
         a: &PanelPlace,
         b: &PanelPlace,
+        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,
@@ -381,7 +383,8 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
 
     #[inline(always)]
     fn arrange(&self, routing: &RoutingPlace, choices: &MatrixArg, weights: &MatrixArg, loads: &MatrixArg) {
-        let (head, table) = (self.cta.head, routing.table(self.cta.head.rank));
+        let (head, member) = (self.cta.head, routing.member);
+        let (table, counted) = (routing.table(head.rank), routing.counted(head));
         let threads = ampere::threads(C::ROWS);
         let team = Team { thread: Thread::this().index, threads, shared: self.buffer(), room: C::STAGING };
         let sync = || unsafe { sync_threads() };
@@ -389,10 +392,18 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             if let Some(found) = routing.misfit(choices, weights, loads) {
                 misfit(routing, &found);
             }
+        });
+        unsafe { team.count(self.cta, routing, choices, sync) };
+        self.arrive(&counted, member.of);
+        self.together(|| {
             self.signals.await_receivers(&table);
+            self.signals.await_slot(&counted);
         });
         unsafe { team.tabulate(self.cta, routing, choices, weights, sync) };
-        self.leave(None, Some(&table));
+        self.arrive(&table, member.of);
+        if member.index != 0 {
+            return;
+        }
         self.together(|| {
             for source in 0..head.world {
                 self.signals.await_slot(&routing.table(source));
@@ -473,16 +484,17 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         }
         let thread = Thread::this();
         let first_column = thread.column * (S::COLUMNS / 4) as u32 + thread.lane % 4 * 2;
-        let rows = Gathered::new::<E>(routing, self.cta.head, source, from, first_column);
+        let rows = Gathered::new::<E>(routing, self.cta.head, source, from);
         let mut sum = f32::zeros::<S>();
         for held in 0..ROWS_HELD {
             for choice in 0..routing.size.choices {
                 let choice = rows.look(row + thread.row_of(held), choice);
-                let Some((address, weight)) = rows.part(choice) else { continue };
+                let Some(Part { row, weight }) = rows.part(choice) else { continue };
                 for block in 0..block_columns(S::COLUMNS) {
+                    let column = first_column + 8 * block as u32;
                     // The filter of an iterator would keep the loop from being unrolled.
-                    if rows.has(8 * block as u32) {
-                        let (low, high) = unsafe { rows.pair::<E>(address, 8 * block as u32) };
+                    if rows.has(column) {
+                        let (low, high) = unsafe { pair::<E>(rows.address::<E>(row, column)) };
                         let pair = 2 * (held / 2 * block_columns(S::COLUMNS) + block) + held % 2;
                         let values = sum.values_mut();
                         values[2 * pair] += weight * low;

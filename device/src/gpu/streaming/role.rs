@@ -104,6 +104,7 @@ impl<'c, 'p, C: Config> Role for Streaming<'c, 'p, C> {
         &self,
         _: &PanelPlace,
         _: &PanelPlace,
+        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,

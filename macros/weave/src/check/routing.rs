@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprMethodCall, GenericArgument};
+use syn::{Expr, ExprMethodCall, GenericArgument, Stmt};
 
 use super::trace::Trace;
 use crate::errors::Errors;
@@ -76,7 +76,7 @@ pub fn check_use(stage: &Stage, name: &Ident, port: &Port, kernel: &Kernel, erro
     }
     let Some(trace) = Trace::of(&stage.function.block, &[name]) else { return };
     match (&port.send, &port.receive) {
-        (Some(marker), None) => arranged_once(&trace, name, marker, errors),
+        (Some(marker), None) => arranged_once(stage, &trace, name, marker, errors),
         (None, Some(receive)) => {
             // Where nobody sends, that has been said.
             let arranged = trace.uses.iter().filter_map(|found| found.call(&["arrange"]));
@@ -93,8 +93,12 @@ pub fn check_use(stage: &Stage, name: &Ident, port: &Port, kernel: &Kernel, erro
 }
 
 /// Who sends a routing arranges it, once, and does nothing else with it.
-fn arranged_once(trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
-    for call in trace.uses.iter().filter_map(|found| found.call(&["blocks", "group", "scatter", "weighted_sum"])) {
+fn arranged_once(stage: &Stage, trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
+    for call in trace
+        .uses
+        .iter()
+        .filter_map(|found| found.call(&["blocks", "computed_rows", "group", "scatter", "weighted_sum"]))
+    {
         errors.at(&call.method, format!("the stage that arranges `{name}` can't go by it: receive it in a later one"));
     }
     let arranged: Vec<_> = trace.uses.iter().filter(|found| found.call(&["arrange"]).is_some()).collect();
@@ -109,7 +113,21 @@ fn arranged_once(trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
         arranged.iter().find(|found| found.repeated() || arranged.iter().any(|earlier| earlier.surely_precedes(found)));
     if let Some(again) = again {
         errors.at(again.at, format!("`{name}` is arranged once, for all rows and all groups"));
+    } else if let [_] = arranged[..]
+        && let Some(other) = stage.function.block.stmts.iter().find(|statement| !is_arrangement(statement, name))
+    {
+        let message = format!(
+            "several CTAs share out the work of arranging `{name}`, and would each do this: a stage that arranges does \
+             nothing else"
+        );
+        errors.at(other, message);
     }
+}
+
+/// Whether a statement is the call that arranges a routing, and no more.
+fn is_arrangement(statement: &Stmt, name: &Ident) -> bool {
+    let Stmt::Expr(Expr::MethodCall(call), _) = statement else { return false };
+    call.method == "arrange" && self::name(&call.receiver) == Some(name)
 }
 
 /// Whether the stage's attributes go by the routing: its grid, or what its tiles wait for.

@@ -41,6 +41,12 @@ fn routings<'a>(kernel: &'a Kernel, stage: &'a Stage) -> impl Iterator<Item = (&
     })
 }
 
+/// Whether the stage arranges a routing, whose work several CTAs share out.
+fn arranges(kernel: &Kernel, stage: &Stage) -> bool {
+    let sends = |channel: usize| stage.port(channel).is_some_and(|port| port.send.is_some());
+    routings(kernel, stage).any(|(_, channel, _)| sends(channel))
+}
+
 /// Whether movers carry any of the stages.
 pub fn moves(kernel: &Kernel) -> bool {
     kernel.stages.iter().any(|stage| stage.moved)
@@ -129,6 +135,7 @@ impl Walk {
             quote!(::entwine::device::share(ctas, #dedicated, #index))
         };
         let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
+        let given = if arranges(kernel, stage) { quote!(at, member) } else { quote!(at) };
         let Order { kind, name: order } = &stage.order;
         Walk {
             awaited: awaited.collect(),
@@ -138,7 +145,7 @@ impl Walk {
                 _ => quote!(::entwine::device::order::#order),
             },
             // A dimension, which is a variable here, may have a function's name.
-            tile: quote!(|at| self::#name(at, #(#arguments),*)),
+            tile: quote!(|#given| self::#name(at, #(#arguments),*)),
         }
     }
 
@@ -163,7 +170,9 @@ impl Walk {
 
 fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident]) -> TokenStream {
     let (stage, Walk { awaited, described, order, tile }) = (&kernel.stages[index], Walk::of(kernel, index, dedicated));
-    let walk = if stage.order.kind == OrderKind::ReadyFirst {
+    let walk = if arranges(kernel, stage) {
+        quote!(::entwine::device::walk_as_members(role, #described, #tile);)
+    } else if stage.order.kind == OrderKind::ReadyFirst {
         let slot = awaited_slot(kernel, stage);
         quote!(::entwine::device::walk_ready_first(role, #described, #slot, #tile);)
     } else {
@@ -229,8 +238,12 @@ fn argument(kernel: &Kernel, parameter: &Parameter) -> TokenStream {
         }
         Binding::Port(port) => match &kernel.channels[port.channel].holds {
             Holds::Routing { size, .. } => {
-                let direction = if port.send.is_some() { quote!(Send) } else { quote!(Receive) };
-                routing_of(kernel, port.channel, size, direction)
+                if port.send.is_some() {
+                    let routing = routing_of(kernel, port.channel, size, quote!(Send));
+                    quote!(#routing.by(member))
+                } else {
+                    routing_of(kernel, port.channel, size, quote!(Receive))
+                }
             }
             _ => port_of(kernel, port.channel),
         },

@@ -172,9 +172,9 @@ fn routing(mut settings: Settings, item: ItemStruct, errors: &Errors) -> Channel
         [rows, choices, groups, capacity].map(|extent| extent.unwrap_or(Extent::Literal(1)));
     let size = RoutingSize { rows, choices, groups, capacity };
     let holds = Holds::Routing { size, written: parse_quote!(Routing) };
-    // A table from each rank, and this rank's arrangement.
+    // A table from each rank, this rank's arrangement, and what its CTAs have counted.
     let world = Extent::World(Ident::new("world", Span::call_site()));
-    let slots = vec![Extent::Add(Box::new(world), Box::new(Extent::Literal(1)))];
+    let slots = vec![Extent::Add(Box::new(world), Box::new(Extent::Literal(2)))];
     local(item, holds, slots, Route::All, 1)
 }
 
