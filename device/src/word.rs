@@ -9,6 +9,9 @@ use crate::ordering::{Ordering, Scope};
 use crate::ptx;
 
 /// What can be done to a word at once, giving what it was before.
+///
+/// A sum, a minimum or a maximum that is a NaN has all bits set but the sign: GPUs know no other as a result. An exchange keeps
+/// all bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The sum with an operand; whole numbers wrap.
@@ -232,14 +235,15 @@ macro_rules! floats {
                 <$word>::from_bits(bits as $bits)
             }
             fn changed(self, change: Change, operand: Self) -> Self {
-                let takes = match change {
-                    Change::Add => return Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
-                    Change::Min => operand < self,
-                    Change::Max => operand > self,
-                    Change::Exchange => true,
+                let or_operand = |takes: bool| if takes || self.is_nan() { operand } else { self };
+                let changed: Self = match change {
+                    Change::Add => Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
+                    Change::Min => or_operand(operand < self),
+                    Change::Max => or_operand(operand > self),
+                    Change::Exchange => return operand,
                     _ => unreachable!("only whole numbers have bits"),
                 };
-                if takes || Element::to_f32(self).is_nan() { operand } else { self }
+                if changed.is_nan() { <$word>::from_bits(<$bits>::MAX >> 1) } else { changed }
             }
             #[cfg(target_arch = "nvptx64")]
             accesses!($bits: $load, $store, $compare, |address, change, operand| match change {
@@ -264,4 +268,42 @@ floats! {
     f32 as u32: load_b32, store_b32, add_f32, exchange_b32, compare_b32;
     f16 as u16: load_b16, store_b16, add_f16, exchange_b16, compare_b16;
     bf16 as u16: load_b16, store_b16, add_bf16, exchange_b16, compare_b16;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds the changes of one type of words against the NaN that GPUs make, from NaNs of both signs and with other bits.
+    fn makes_one_nan<W: Summand + core::fmt::Debug>([infinite, one, one_nan]: [u64; 3]) {
+        let sign = 1 << (8 * W::SIZE - 1);
+        let after = |word: u64, change: Change, operand: u64| {
+            W::from_bits(word).changed(change, W::from_bits(operand)).to_bits()
+        };
+        for nan in [infinite | 1, infinite | ((infinite ^ one_nan) / 2 + 1), one_nan]
+            .into_iter()
+            .flat_map(|nan| [nan, nan | sign])
+        {
+            for other in [one, nan, nan ^ sign, infinite, 0] {
+                for [word, operand] in [[nan, other], [other, nan]] {
+                    assert_eq!(after(word, Change::Add, operand), one_nan, "{word:#x} + {operand:#x}");
+                    assert_eq!(after(word, Change::Exchange, operand), operand);
+                    let number = if other & !sign > infinite { one_nan } else { other };
+                    for change in [Change::Min, Change::Max] {
+                        assert_eq!(after(word, change, operand), number, "{change:?} of {word:#x} and {operand:#x}");
+                    }
+                }
+            }
+            assert_eq!(W::from_bits(nan).negated().to_bits(), nan ^ sign);
+        }
+        assert_eq!(after(infinite, Change::Add, infinite | sign), one_nan);
+        assert_eq!(after(infinite, Change::Add, one), infinite);
+    }
+
+    #[test]
+    fn a_change_that_comes_to_no_number_makes_one_nan() {
+        makes_one_nan::<f32>([0x7f80_0000, 0x3f80_0000, 0x7fff_ffff]);
+        makes_one_nan::<f16>([0x7c00, 0x3c00, 0x7fff]);
+        makes_one_nan::<bf16>([0x7f80, 0x3f80, 0x7fff]);
+    }
 }
