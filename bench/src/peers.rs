@@ -333,7 +333,7 @@ mod tests {
     const STUB: &str = r#"
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from serving import Unsupported, replies, serve
+from serving import Unsupported, replies, requests, serve
 
 class Contestant:
     def __init__(self, us):
@@ -355,7 +355,7 @@ def prepare(case):
         raise Unsupported("nothing takes no time")
     return dict(fastest=Contestant(case["us"])), dict(routing=7), lambda: None
 
-serve(sys.stdin, replies(), "stub 1.0", prepare)
+serve(requests(), replies(), "stub 1.0", prepare)
 "#;
 
     fn stub(name: &'static str) -> Peers {
@@ -399,6 +399,27 @@ serve(sys.stdin, replies(), "stub 1.0", prepare)
             assert_eq!(format!("{error:#}"), format!("{name} failed: {why}"));
             let error = peers.prepare(&json!({ "us": 1 })).unwrap_err();
             assert_eq!(error.to_string(), format!("{name} has failed before"));
+        }
+    }
+
+    #[test]
+    fn processes_end_with_whoever_started_them() {
+        let mut peers = stub("left");
+        peers.prepare(&json!({ "us": -1 })).unwrap();
+        // Rank 0 is busy for minutes; rank 1 has nothing to do.
+        let Process { child, requests, .. } = &mut peers.processes[0];
+        writeln!(requests.as_mut().unwrap(), "{}", json!({ "time": "fastest", "replays": 1 })).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        assert!(child.try_wait().unwrap().is_none());
+        for process in &mut peers.processes {
+            process.requests = None;
+        }
+        let until = Instant::now() + 2 * FAREWELL;
+        for Process { child, .. } in &mut peers.processes {
+            while child.try_wait().unwrap().is_none() {
+                assert!(Instant::now() < until, "it goes on");
+                thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 
