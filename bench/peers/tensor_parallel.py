@@ -119,7 +119,7 @@ def main(options, questions, answers):
         peer = fastest(of_cublasmp(library, operands, barrier) if library else pytorch(operands, barrier))
         if peer is None:
             operands.close()
-            raise Unsupported("none of its ways to do this is right")
+            raise Unsupported("none of its ways to do this is right and can be timed")
 
         def close():
             peer.close()
