@@ -17,8 +17,9 @@ import torch.distributed._symmetric_memory as symm_mem
 
 BATCH_US = 12_000
 MOST_IN_GRAPH, MOST_QUEUED = 512, 64
-# Clock cycles: for which a GPU waits until a graph, or single calls, are queued; by which a rank is late in a check.
-QUEUEING, QUEUEING_CALLS, LATE = 1_000_000, 12_000_000, 200_000
+# Clock cycles: for which a GPU is kept waiting at first until a graph, or single calls, are queued, and at most; by which a rank
+# is late in a check.
+QUEUEING, QUEUEING_CALLS, LONGEST, LATE = 1_000_000, 12_000_000, 200_000_000, 200_000
 CHECKS = 4
 TOLERANCE = 0.01
 
@@ -30,6 +31,10 @@ def start(rank, world, port):
     torch.cuda.set_stream(torch.cuda.Stream())
     dist.init_process_group("nccl", rank=rank, world_size=world, device_id=torch.device("cuda", rank))
     torch.manual_seed(rank)
+
+
+class Unqueued(RuntimeError):
+    """A batch begins before it is queued, for however long the GPUs are kept waiting."""
 
 
 class Barrier:
@@ -49,6 +54,7 @@ class Contestant:
     def __init__(self, name, call, operands, barrier, replays=True):
         self.name, self.call, self.operands, self.barrier, self.replays = name, call, operands, barrier, replays
         self.graph, self.calls, self.error = None, 0, None
+        self.wait = QUEUEING_CALLS
 
     def about(self):
         return dict(name=self.name, timing="graph" if self.graph else "eager", error=self.error)
@@ -94,13 +100,24 @@ class Contestant:
                 error = max(error, replayed)
         sets = len(self.operands.sets)
         most = MOST_IN_GRAPH if graph else MOST_QUEUED
-        calls = min(max(1, int(BATCH_US / self.batch(one, 2 * sets))), most)
+        call_us, _ = self.batch(one, 2 * sets)
+        calls = min(max(1, int(BATCH_US / call_us)), most)
         self.calls, self.error = -(-calls // sets) * sets, error
         captured, graph, one, result = bool(graph), None, None, None
         if captured:
             self.graph, _ = self.capture(self.calls)
-        self.time(1)
-        return self
+        while True:
+            self.wait = QUEUEING if self.graph else QUEUEING_CALLS
+            try:
+                # What a batch sets up on first use doesn't count.
+                self.run(1)
+                self.time(1)
+                return self
+            except Unqueued:
+                # The driver's queues have an end.
+                if self.graph or self.calls == sets:
+                    raise
+                self.calls = max(1, self.calls // sets // 2) * sets
 
     def check(self, call):
         """The largest error over inputs that change, with one rank late after the other."""
@@ -118,23 +135,41 @@ class Contestant:
         return worst
 
     def batch(self, call, calls, replays=1):
-        """µs per call, of the slowest rank. The GPUs wait until everything is queued."""
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        """µs per call, of the slowest rank, and whether no GPU had to wait for what was not queued yet: the first replay is queued
+        while all of them are kept waiting, the others while the one before runs."""
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 1)]
         meet()
-        torch.cuda._sleep(QUEUEING if self.graph else QUEUEING_CALLS)
+        torch.cuda._sleep(self.wait)
         self.barrier.wait()
-        start.record()
-        for _ in range(replays):
+        events[0].record()
+        late = False
+        for begin, end in zip(events, events[1:]):
             for index in range(calls):
                 call(*self.operands.sets[index % len(self.operands.sets)])
-        end.record()
+            end.record()
+            late |= begin.query()
         torch.cuda.synchronize()
-        return slowest(1e3 * start.elapsed_time(end) / (calls * replays))
+        us = slowest(1e3 * events[0].elapsed_time(events[-1]) / (calls * replays))
+        return us, not slowest(float(late))
+
+    def run(self, replays):
+        """As `batch`, of what was prepared."""
+        if self.graph:
+            us, queued = self.batch(lambda *_: self.graph.replay(), 1, replays)
+            return us / self.calls, queued
+        # Single calls are queued all at once, and there is no room for more.
+        return self.batch(self.call, self.calls)
 
     def time(self, replays):
-        if self.graph:
-            return self.batch(lambda *_: self.graph.replay(), 1, replays) / self.calls
-        return self.batch(self.call, self.calls, replays)
+        """µs per call of batches that were queued in time: until one is, the GPUs are kept waiting for longer."""
+        while True:
+            us, queued = self.run(replays)
+            if queued:
+                return us
+            if self.wait == LONGEST:
+                raise Unqueued(f"{self.calls} calls of {self.name} can't be queued while the GPUs wait")
+            self.wait = min(4 * self.wait, LONGEST)
+            print(f"{self.name} began before it was queued: it waits for {self.wait} cycles from now on", flush=True)
 
     def close(self):
         self.graph = None
@@ -148,11 +183,11 @@ def fastest(contestants):
     for contestant in contestants:
         try:
             contestant.prepare()
+            us = min(contestant.time(1) for _ in range(2))
         except RuntimeError as reason:
             print(f"{contestant.name}: {reason}", flush=True)
             contestant.close()
             continue
-        us = min(contestant.time(1) for _ in range(2))
         if contestant.error > TOLERANCE:
             print(f"{contestant.name} is wrong, off by {contestant.error}", flush=True)
         elif us < best_us:

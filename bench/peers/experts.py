@@ -5,7 +5,6 @@ The routings are those of `entwine-bench moe`, which holds the checksums against
 
 import argparse
 import gc
-import sys
 from types import SimpleNamespace
 
 from contestant import Barrier, Contestant, libraries, slowest, start
@@ -14,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from serving import replies, serve
+from serving import replies, requests, serve
 
 # Streams that products of single experts take turns on, so that small ones run at once.
 STREAMS = 4
@@ -156,7 +155,7 @@ class Layer:
             yield from ((rows, expert, into) for rows, expert, into in zip(*parts) if len(rows))
 
 
-def main(options, answers):
+def main(options, questions, answers):
     rank, world = options.rank, options.world
     start(rank, world, options.port)
     barrier = Barrier()
@@ -187,7 +186,7 @@ def main(options, answers):
 
         return contestants, dict(routing=layer.routing, error=error), close
 
-    serve(sys.stdin, answers, libraries(), prepare)
+    serve(questions, answers, libraries(), prepare)
     dist.destroy_process_group()
 
 
@@ -196,4 +195,4 @@ if __name__ == "__main__":
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--port", type=int, required=True)
-    main(parser.parse_args(), replies())
+    main(parser.parse_args(), requests(), replies())

@@ -11,8 +11,14 @@ The first line out says of what libraries the contestants are made. A request th
 
 import json
 import os
+import queue
+import signal
 import sys
+import threading
 import traceback
+
+# Seconds that a process may take to end once there are no more requests.
+FAREWELL = 5
 
 
 class Unsupported(RuntimeError):
@@ -25,6 +31,22 @@ def replies():
     file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return file
+
+
+def requests():
+    """The lines of standard input. Once whoever writes them is done or gone, this process ends, even if it is busy, or waits for
+    a GPU or another process that never goes on."""
+    lines = queue.SimpleQueue()
+
+    def read():
+        # Not `sys.stdin`: Python can't end while a thread reads that.
+        for line in open(0, closefd=False):
+            lines.put(line)
+        lines.put(None)
+        signal.alarm(FAREWELL)
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(lines.get, None)
 
 
 def serve(requests, replies, libraries, prepare):

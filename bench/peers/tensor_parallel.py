@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import sys
 
 from contestant import Barrier, Contestant, fastest, libraries, start
 
@@ -11,7 +10,7 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 import cublasmp
-from serving import Unsupported, replies, say, serve
+from serving import Unsupported, replies, requests, say, serve
 
 # Those that sum products of all ranks, on every rank.
 ALL_REDUCES = ["gemm_all_reduce", "gemv_all_reduce"]
@@ -107,7 +106,7 @@ def of_cublasmp(library, operands, barrier):
     return contestants
 
 
-def main(options, answers):
+def main(options, questions, answers):
     start(options.rank, options.world, options.port)
     try:
         library = cublasmp.CublasMp(options.cublasmp, options.rank, options.world) if options.cublasmp else None
@@ -120,7 +119,7 @@ def main(options, answers):
         peer = fastest(of_cublasmp(library, operands, barrier) if library else pytorch(operands, barrier))
         if peer is None:
             operands.close()
-            raise Unsupported("none of its ways to do this is right")
+            raise Unsupported("none of its ways to do this is right and can be timed")
 
         def close():
             peer.close()
@@ -131,7 +130,7 @@ def main(options, answers):
         return dict(fastest=peer), {}, close
 
     names = [f"cuBLASMp {library.version()}"] if library else []
-    serve(sys.stdin, answers, libraries(*names), prepare)
+    serve(questions, answers, libraries(*names), prepare)
     dist.destroy_process_group()
 
 
@@ -142,4 +141,4 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--cublasmp", help="path of libcublasmp.so.0, to time it instead of PyTorch's operations")
     options = parser.parse_args()
-    main(options, replies())
+    main(options, requests(), replies())

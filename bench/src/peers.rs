@@ -333,7 +333,7 @@ mod tests {
     const STUB: &str = r#"
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from serving import Unsupported, replies, serve
+from serving import Unsupported, replies, requests, serve
 
 class Contestant:
     def __init__(self, us):
@@ -355,7 +355,7 @@ def prepare(case):
         raise Unsupported("nothing takes no time")
     return dict(fastest=Contestant(case["us"])), dict(routing=7), lambda: None
 
-serve(sys.stdin, replies(), "stub 1.0", prepare)
+serve(requests(), replies(), "stub 1.0", prepare)
 "#;
 
     fn stub(name: &'static str) -> Peers {
@@ -400,6 +400,113 @@ serve(sys.stdin, replies(), "stub 1.0", prepare)
             let error = peers.prepare(&json!({ "us": 1 })).unwrap_err();
             assert_eq!(error.to_string(), format!("{name} has failed before"));
         }
+    }
+
+    #[test]
+    fn processes_end_with_whoever_started_them() {
+        let mut peers = stub("left");
+        peers.prepare(&json!({ "us": -1 })).unwrap();
+        // Rank 0 is busy for minutes; rank 1 has nothing to do.
+        let Process { child, requests, .. } = &mut peers.processes[0];
+        writeln!(requests.as_mut().unwrap(), "{}", json!({ "time": "fastest", "replays": 1 })).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        assert!(child.try_wait().unwrap().is_none());
+        for process in &mut peers.processes {
+            process.requests = None;
+        }
+        let until = Instant::now() + 2 * FAREWELL;
+        for Process { child, .. } in &mut peers.processes {
+            while child.try_wait().unwrap().is_none() {
+                assert!(Instant::now() < until, "it goes on");
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Contestants on a GPU that is made of two clocks, in cycles: the host's, and when the GPU will be done with what is queued.
+    /// Its queue has room for 40 calls.
+    const CLOCKS: &str = r#"
+import sys
+from types import SimpleNamespace
+from unittest import mock
+sys.path.insert(0, sys.argv[1])
+torch = mock.MagicMock()
+for name in ["torch", "torch.distributed", "torch.distributed._symmetric_memory"]:
+    sys.modules[name] = torch
+import contestant
+contestant.slowest = float
+
+CALL, ROOM = 1_000_000, 40
+host = gpu = 0
+begins = []
+
+class Event:
+    def __init__(self, enable_timing):
+        pass
+    def record(self):
+        self.at = max(host, gpu)
+    def query(self):
+        return self.at <= host
+    def elapsed_time(self, end):
+        return (end.at - self.at) / 1e3
+
+def sleep(cycles):
+    global gpu
+    gpu = max(host, gpu) + cycles
+
+def synchronize():
+    global host
+    host = max(host, gpu)
+
+def calling(cycles):
+    def call(*_):
+        global host, gpu
+        host += cycles
+        if len(begins) >= ROOM:
+            host = max(host, begins[-ROOM])
+        begins.append(max(host, gpu))
+        gpu = begins[-1] + CALL
+    return call
+
+def waits(*_):
+    calling(1)()
+    synchronize()
+
+torch.cuda.Event, torch.cuda._sleep, torch.cuda.synchronize = Event, sleep, synchronize
+
+def prepared(call):
+    operands = SimpleNamespace(sets=[(None, None)] * 2, world=1)
+    contestant.BATCH_US = 64 * CALL
+    return contestant.Contestant("calls", call, operands, mock.MagicMock(), replays=False).prepare(checked=False)
+
+quick = prepared(calling(1_000))
+assert (quick.calls, quick.wait) == (32, contestant.QUEUEING_CALLS), (quick.calls, quick.wait)
+assert quick.time(5) == CALL
+
+slow = prepared(calling(900_000))
+assert slow.wait == 4 * contestant.QUEUEING_CALLS, slow.wait
+assert slow.time(1) == CALL
+
+# A graph: each replay is queued while the one before runs, or else all wait for longer before the first.
+for cycles, wait in [(900_000, 1), (1_100_000, 4)]:
+    quick.graph, quick.wait = SimpleNamespace(replay=calling(cycles)), contestant.QUEUEING
+    assert quick.time(5) == CALL / quick.calls
+    assert quick.wait == wait * contestant.QUEUEING, quick.wait
+
+try:
+    raise SystemExit(f"what can't be queued took {prepared(waits).time(1)}")
+except contestant.Unqueued as reason:
+    assert str(reason) == "2 calls of calls can't be queued while the GPUs wait", reason
+"#;
+
+    #[test]
+    fn no_batch_counts_that_begins_before_it_is_queued() {
+        let folder = env::temp_dir().join(format!("entwine-bench-clocks-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("contestant.py"), SCRIPTS[1].1).unwrap();
+        let ended = Command::new("python3").args(["-c", CLOCKS]).arg(&folder).output().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     }
 
     #[test]

@@ -228,7 +228,7 @@ pub enum FaultKind {
     TooNarrow = 10,
     /// An index of a bag was not that of a row.
     BadIndex = 11,
-    /// A bag ended before it began, or beyond the indices.
+    /// A bag began or ended beyond the indices, or ended before it began.
     BadOffset = 12,
     /// What goes by a routing was not as large as the routing says.
     Misfit = 13,

@@ -68,8 +68,8 @@ impl<'c, E: Element, R: Together> Matrix<'c, E, R> {
     /// grid that covers a row for each bag and as many columns as there are here. An empty bag's are zero.
     ///
     /// # Faults
-    /// An index is not that of a row: the fault names its list and its position among the indices. A bag ends before it begins,
-    /// or beyond the indices: it names the list and the offset.
+    /// An index is not that of a row: the fault names its list and its position among the indices. A bag begins or ends beyond
+    /// the indices, or ends before it begins: it names the list and the offset.
     #[inline(always)]
     pub fn pool<const M: usize, const N: usize>(
         &self,

@@ -188,7 +188,7 @@ impl<'c, E: Element, A, R: Together> Image<'c, E, A, R> {
     }
 
     /// Adds a tile to the one at `[row, column]` of the grid of tiles that covers it, each element at once with respect to
-    /// the others' additions, in no order.
+    /// the others' additions, in no order. NaN and subnormal sums are as in [`WordAt`].
     #[inline(always)]
     pub fn add<const M: usize, const N: usize>(&self, [row, column]: [u32; 2], tile: &Tile<'c, E, M, N, R>)
     where
@@ -274,6 +274,10 @@ impl<'c, W: Word, A, R: Together> Image<'c, W, A, R> {
 ///
 /// An operation comes after all that the CTA did before, and before all that it does next, as far as its own memory goes;
 /// for others, its order and scope say what it orders.
+///
+/// A sum, difference, minimum or maximum that is a NaN is the one that GPUs make, with all bits set but the sign, whatever it came
+/// of; sums and differences of `f32` count subnormal numbers as zeros of the same sign, also where they come to one. What is
+/// loaded, stored or exchanged keeps all its bits.
 pub struct WordAt<'c, W, A, R: Together> {
     role: &'c R,
     place: WordPlace,

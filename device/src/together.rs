@@ -138,4 +138,11 @@ impl BagsPlace {
     pub fn holds(&self, [begin, end]: [u32; 2]) -> bool {
         begin <= end && end <= self.indices.columns
     }
+
+    /// The offset that is wrong if one isn't, with its number: one beyond the indices is wrong for both bags that it bounds, so
+    /// that all who find it name the same.
+    #[inline(always)]
+    pub fn wrong(&self, bag: u32, [begin, end]: [u32; 2]) -> (u32, u32) {
+        if begin > self.indices.columns { (bag, begin) } else { (bag + 1, end) }
+    }
 }

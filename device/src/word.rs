@@ -1,5 +1,7 @@
 //! Words: what symmetric memory holds that is loaded, stored and changed one at a time, and waited for.
 
+use core::convert::identity;
+
 use half::{bf16, f16};
 
 use crate::element::Element;
@@ -9,9 +11,12 @@ use crate::ordering::{Ordering, Scope};
 use crate::ptx;
 
 /// What can be done to a word at once, giving what it was before.
+///
+/// A sum, a minimum or a maximum that is a NaN has all bits set but the sign: GPUs know no other as a result. An exchange keeps
+/// all bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The sum with an operand; whole numbers wrap.
+    /// The sum with an operand; whole numbers wrap, and `f32` counts subnormal numbers as zeros.
     Add,
     /// The smaller of it and an operand; of a NaN and a number, the number.
     Min,
@@ -220,8 +225,13 @@ unsafe fn by_comparing<W: Word, O: Ordering, S: Scope>(address: u64, change: Cha
     }
 }
 
+/// What counts of a number where global memory's own adder takes it, and gives it: it knows no subnormal ones.
+fn flushed(number: f32) -> f32 {
+    if number.is_subnormal() { 0.0f32.copysign(number) } else { number }
+}
+
 macro_rules! floats {
-    ($($word:ty as $bits:ty: $load:ident, $store:ident, $add:ident, $exchange:ident, $compare:ident;)+) => {
+    ($($word:ty as $bits:ty, $counts:path: $load:ident, $store:ident, $add:ident, $exchange:ident, $compare:ident;)+) => {
         $(impl Word for $word {
             #[inline(always)]
             fn to_bits(self) -> u64 {
@@ -232,14 +242,18 @@ macro_rules! floats {
                 <$word>::from_bits(bits as $bits)
             }
             fn changed(self, change: Change, operand: Self) -> Self {
-                let takes = match change {
-                    Change::Add => return Element::from_f32(Element::to_f32(self) + Element::to_f32(operand)),
-                    Change::Min => operand < self,
-                    Change::Max => operand > self,
-                    Change::Exchange => true,
+                let or_operand = |takes: bool| if takes || self.is_nan() { operand } else { self };
+                let changed: Self = match change {
+                    Change::Add => {
+                        let [held, more] = [self, operand].map(|number| $counts(Element::to_f32(number)));
+                        Element::from_f32($counts(held + more))
+                    }
+                    Change::Min => or_operand(operand < self),
+                    Change::Max => or_operand(operand > self),
+                    Change::Exchange => return operand,
                     _ => unreachable!("only whole numbers have bits"),
                 };
-                if takes || Element::to_f32(self).is_nan() { operand } else { self }
+                if changed.is_nan() { <$word>::from_bits(<$bits>::MAX >> 1) } else { changed }
             }
             #[cfg(target_arch = "nvptx64")]
             accesses!($bits: $load, $store, $compare, |address, change, operand| match change {
@@ -261,7 +275,56 @@ macro_rules! floats {
     };
 }
 floats! {
-    f32 as u32: load_b32, store_b32, add_f32, exchange_b32, compare_b32;
-    f16 as u16: load_b16, store_b16, add_f16, exchange_b16, compare_b16;
-    bf16 as u16: load_b16, store_b16, add_bf16, exchange_b16, compare_b16;
+    f32 as u32, flushed: load_b32, store_b32, add_f32, exchange_b32, compare_b32;
+    f16 as u16, identity: load_b16, store_b16, add_f16, exchange_b16, compare_b16;
+    bf16 as u16, identity: load_b16, store_b16, add_bf16, exchange_b16, compare_b16;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds the changes of one type of words against the NaN that GPUs make, from NaNs of both signs and with other bits.
+    fn makes_one_nan<W: Summand + core::fmt::Debug>([infinite, one, one_nan]: [u64; 3]) {
+        let sign = 1 << (8 * W::SIZE - 1);
+        let after = |word: u64, change: Change, operand: u64| {
+            W::from_bits(word).changed(change, W::from_bits(operand)).to_bits()
+        };
+        for nan in [infinite | 1, infinite | ((infinite ^ one_nan) / 2 + 1), one_nan]
+            .into_iter()
+            .flat_map(|nan| [nan, nan | sign])
+        {
+            for other in [one, nan, nan ^ sign, infinite, 0] {
+                for [word, operand] in [[nan, other], [other, nan]] {
+                    assert_eq!(after(word, Change::Add, operand), one_nan, "{word:#x} + {operand:#x}");
+                    assert_eq!(after(word, Change::Exchange, operand), operand);
+                    let number = if other & !sign > infinite { one_nan } else { other };
+                    for change in [Change::Min, Change::Max] {
+                        assert_eq!(after(word, change, operand), number, "{change:?} of {word:#x} and {operand:#x}");
+                    }
+                }
+            }
+            assert_eq!(W::from_bits(nan).negated().to_bits(), nan ^ sign);
+        }
+        assert_eq!(after(infinite, Change::Add, infinite | sign), one_nan);
+        assert_eq!(after(infinite, Change::Add, one), infinite);
+    }
+
+    #[test]
+    fn a_change_that_comes_to_no_number_makes_one_nan() {
+        makes_one_nan::<f32>([0x7f80_0000, 0x3f80_0000, 0x7fff_ffff]);
+        makes_one_nan::<f16>([0x7c00, 0x3c00, 0x7fff]);
+        makes_one_nan::<bf16>([0x7f80, 0x3f80, 0x7fff]);
+    }
+
+    #[test]
+    fn sums_of_f32_alone_flush_subnormal_numbers() {
+        let sum = |word: f32, operand: f32| word.changed(Change::Add, operand).to_bits();
+        let (least, large) = (f32::MIN_POSITIVE, f32::from_bits(0x007f_ffff));
+        assert_eq!([sum(large, large), sum(-large, -large), sum(-large, 0.0)], [0, 1 << 31, 0]);
+        assert_eq!([sum(least, -large), sum(-1.5 * least, least)], [least.to_bits(), 1 << 31]);
+        assert_eq!((large.changed(Change::Min, least), large.changed(Change::Exchange, -large)), (large, -large));
+        assert_eq!(f16::from_bits(1).changed(Change::Add, f16::from_bits(2)).to_bits(), 3);
+        assert_eq!(bf16::from_bits(1).changed(Change::Add, bf16::from_bits(2)).to_bits(), 3);
+    }
 }

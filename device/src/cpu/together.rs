@@ -97,12 +97,14 @@ impl Together for Whole {
     fn pool<E: Element, S: TileShape>(&self, table: &MatrixPlace, bags: &BagsPlace) -> Vec<f32> {
         let rows = table.part_rows();
         let mut pooled = std::vec![0.0; S::ROWS * S::COLUMNS];
-        for (bag, sum) in (0..bags.count).zip(pooled.chunks_exact_mut(S::COLUMNS)) {
-            let [begin, end] = bags.range(bags.first + bag);
+        for (row, sum) in (0..bags.count).zip(pooled.chunks_exact_mut(S::COLUMNS)) {
+            let bag = bags.first + row;
+            let [begin, end] = bags.range(bag);
             if !bags.holds([begin, end]) {
                 let fault = self.cta.record(FaultKind::BadOffset);
-                let (word, expected) = ([bags.list, bags.first + bag + 1], bags.indices.columns);
-                self.cta.give_up(FaultRecord { word, expected, seen: end, ..fault });
+                let (number, seen) = bags.wrong(bag, [begin, end]);
+                let (word, expected) = ([bags.list, number], bags.indices.columns);
+                self.cta.give_up(FaultRecord { word, expected, seen, ..fault });
             }
             for position in begin..end {
                 let row = word(bags.indices.data + 4 * position as u64);

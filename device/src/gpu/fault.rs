@@ -103,10 +103,11 @@ pub(super) fn bad_index([list, position]: [u32; 2], index: u32, rows: u32) -> ! 
     exit()
 }
 
-/// Gives the launch up over where a bag of a list ends.
+/// Gives the launch up over where a bag begins or ends: the list and the number of the offset, itself, and the indices that
+/// there are.
 #[inline(always)]
-pub(super) fn bad_offset([list, offset]: [u32; 2], end: u32, indices: u32) -> ! {
-    report_word(FaultKind::BadOffset as u32, NONE, list, offset, NONE, 0, indices as u64, end as u64);
+pub(super) fn bad_offset([list, number]: [u32; 2], offset: u32, indices: u32) -> ! {
+    report_word(FaultKind::BadOffset as u32, NONE, list, number, NONE, 0, indices as u64, offset as u64);
     exit()
 }
 

@@ -33,7 +33,7 @@ pub struct Fault {
     pub seen: u32,
     /// The matrix concerned, where it is known: a symmetric one, or one of a simulated rank.
     pub argument: Option<&'static str>,
-    /// The row and the column of its word, or of a tile; the list and the position of a bag's index.
+    /// The row and the column of its word, or of a tile; the list and the position of a bag's index, or the number of an offset.
     pub word: Vec<u32>,
     /// What was waited for in a word, or needed of a matrix, and what there was instead, as text.
     pub compared: Option<(String, String)>,
@@ -245,7 +245,7 @@ impl fmt::Display for Fault {
             ),
             FaultKind::BadOffset => write!(
                 f,
-                "offset {} of list {} is {}: a bag ends before it begins, or beyond the {} indices",
+                "offset {} of list {} is {}: a bag begins or ends beyond the {} indices, or ends before it begins",
                 self.word.get(1).copied().unwrap_or_default(),
                 self.word.first().copied().unwrap_or_default(),
                 self.seen,

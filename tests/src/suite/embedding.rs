@@ -248,28 +248,34 @@ pub fn index_out_of_range(ranks: &Ranks) -> Result<()> {
     check_guards(&world)
 }
 
-/// Bags that end before they begin, or beyond the indices, are named by list and offset.
+/// Offsets beyond the indices, or smaller than the one before, are named by list and number, whichever of the two bags that
+/// they bound is looked at first.
 pub fn offset_out_of_range(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     let size = Size { tables: 2, batch: 100, d: 64, longest: 12 };
     let mut problem = Problem::random(ranks.count(), size, false, 1);
     let kernel = embedding_all_to_all::load(&world)?;
     let indices = problem.indices.iter().map(Vec::len).max().unwrap_or(0) as u32;
-    // Offset 40 of the second list.
-    let at = 101 + 40;
-    let right = problem.offsets[0][at];
-    for (wrong, named) in [(indices + 1, 40), (0, 40)] {
-        problem.offsets[0][at] = wrong;
+    // Of the second list. One too small leads back to indices of its own table, so that nothing else is wrong.
+    let before = problem.offsets[0][101 + 39];
+    for (number, wrong) in [(0, indices + 1), (40, indices + 1), (40, before - 1), (100, indices + 1)] {
+        let right = std::mem::replace(&mut problem.offsets[0][101 + number], wrong);
         match kernel.launch(problem.tensors::<f32>(&world)?.args(false))?.wait() {
             Err(Error::Fault(fault)) => {
-                ensure!((fault.kind, fault.rank) == (FaultKind::BadOffset, 0), "{fault}");
-                ensure!(fault.word == [1, named] && (fault.seen, fault.expected) == (wrong, indices), "{fault}");
+                ensure!((fault.kind, fault.rank, fault.stage) == (FaultKind::BadOffset, 0, Some("pool")), "{fault}");
+                ensure!(fault.word == [1, number as u32] && fault.tile[1] == 1, "{fault}");
+                ensure!((fault.seen, fault.expected) == (wrong, indices), "{fault}");
+                let says = format!("offset {number} of list 1 is {wrong}: ");
+                ensure!(
+                    ["`embedding_all_to_all`", &says].iter().all(|part| fault.to_string().contains(part)),
+                    "{fault}"
+                );
             }
             Err(error) => return Err(error.into()),
-            Ok(()) => bail!("a bag that ends at {wrong} of {indices} indices was pooled"),
+            Ok(()) => bail!("bags were pooled where offset {number} is {wrong} of {indices} indices"),
         }
+        problem.offsets[0][101 + number] = right;
     }
-    problem.offsets[0][at] = right;
     kernel.launch(problem.tensors::<f32>(&world)?.args(false))?.wait()?;
     check_guards(&world)
 }

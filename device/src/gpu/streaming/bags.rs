@@ -24,9 +24,11 @@ impl<C: Config> Streaming<'_, '_, C> {
         for held in 0..rows_held::<S>() {
             let row = seat.row + held as u32;
             if row < bags.count {
-                let [begin, end] = bags.range(bags.first + row);
+                let bag = bags.first + row;
+                let [begin, end] = bags.range(bag);
                 if !bags.holds([begin, end]) {
-                    bad_offset([bags.list, bags.first + row + 1], end, bags.indices.columns);
+                    let (number, offset) = bags.wrong(bag, [begin, end]);
+                    bad_offset([bags.list, number], offset, bags.indices.columns);
                 }
                 let sums = sum::<E>(&area, seat.byte::<E>(), bags, [begin, end]);
                 let divisor = if bags.mean && end > begin { (end - begin) as f32 } else { 1.0 };
