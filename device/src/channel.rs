@@ -221,7 +221,7 @@ impl<'c, E: Element, const M: usize, D: Direction, R: Role> Slot<'c, PanelItem<E
     where
         D: ReceivePort,
     {
-        Panel { role: self.role, place: PanelPlace::Slot(self.place), rows: u32::MAX, element: PhantomData }
+        Panel { role: self.role, place: PanelPlace::Slot(self.place), element: PhantomData }
     }
 }
 

@@ -66,7 +66,7 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     #[inline(always)]
     pub fn row_panel<const M: usize>(&self, index: u32) -> Panel<'c, E, M, R> {
         let place = MatrixPlace { matrix: self.arg, part: self.part, row: index * M as u32, column: 0 };
-        Panel { role: self.role, place: PanelPlace::Matrix(place), rows: u32::MAX, element: PhantomData }
+        Panel { role: self.role, place: PanelPlace::Matrix(place), element: PhantomData }
     }
 
     /// The tile at `[row, column]` of the grid of `M × N` tiles that covers this matrix, to be read.
@@ -191,18 +191,7 @@ impl<E: Element> TileMut<E> {
 pub struct Panel<'c, E: Element, const M: usize, R: Role> {
     pub(crate) role: &'c R,
     pub(crate) place: PanelPlace,
-    /// The rows that matter, from the first on.
-    pub(crate) rows: u32,
     pub(crate) element: PhantomData<E>,
-}
-
-impl<E: Element, const M: usize, R: Role> Panel<'_, E, M, R> {
-    /// Of which the first `count` rows matter alone: the other rows of a product whose left operand it is may be anything, and
-    /// where there are few enough, less is computed. On simulated ranks they are NaN.
-    #[inline(always)]
-    pub fn first_rows(self, count: u32) -> Self {
-        Panel { rows: count, ..self }
-    }
 }
 
 impl<E: Element, const M: usize, R: Role> Clone for Panel<'_, E, M, R> {
@@ -228,5 +217,5 @@ where
 {
     #[cfg(not(target_arch = "nvptx64"))]
     assert_eq!(a.place.columns(), b.place.columns(), "both operands of a product have the same number of columns");
-    Tile::from_fragment(a.role, a.role.matmul::<E, M, N>(&a.place, &b.place, a.rows))
+    Tile::from_fragment(a.role, a.role.matmul::<E, M, N>(&a.place, &b.place))
 }

@@ -38,12 +38,11 @@ pub trait Role: Sized {
     /// Blocks only while none has; all roles of the CTA get the same answer.
     fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32;
 
-    /// `A·Bᵀ` with `f32` accumulation over all columns of both panels. Beyond the first `rows` rows it may be anything.
+    /// `A·Bᵀ` with `f32` accumulation over all columns of both panels.
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(
         &self,
         a: &PanelPlace,
         b: &PanelPlace,
-        rows: u32,
     ) -> Self::Fragment<f32, Shape<M, N>>
     where
         Shape<M, N>: TileShape;

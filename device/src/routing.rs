@@ -451,24 +451,6 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
         self.arrangement().group(self.checked(block))
     }
 
-    /// The rows of a block that its products should compute, for [`first_rows`](crate::Panel::first_rows): those that belong to its
-    /// group, or all if the group has blocks before this one. Products of a group read its weights from memory together, as
-    /// long as they keep in step, and those of its last block would run ahead.
-    ///
-    /// # Panics
-    /// As [`group`](Routing::group).
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn computed_rows(&self, block: u32) -> u32
-    where
-        D: ReceivePort,
-    {
-        let (arrangement, block) = (self.arrangement(), self.checked(block));
-        let before = if block > 0 { block - 1 } else { 0 };
-        let follows = block > 0 && arrangement.group(before) == arrangement.group(block);
-        if follows { self.place.size.block_rows } else { arrangement.rows(block) }
-    }
-
     /// A block that may be looked up.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

@@ -172,12 +172,7 @@ impl Role for Whole {
         self.cta.first_ready(candidates, slot)
     }
 
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(
-        &self,
-        a: &PanelPlace,
-        b: &PanelPlace,
-        rows: u32,
-    ) -> Vec<f32>
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace) -> Vec<f32>
     where
         Shape<M, N>: TileShape,
     {
@@ -190,8 +185,6 @@ impl Role for Whole {
             multiply_add(&widened(&a.read(M, first, step)), &widened(&b.read(N, first, step)), step, &mut sum);
         }
         self.cta.event(EventKind::Multiplied);
-        // What may be anything is what is seen at once where it is used.
-        sum[(rows as usize).min(M) * N..].fill(f32::NAN);
         sum
     }
 

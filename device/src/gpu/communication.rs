@@ -254,7 +254,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     fn reclaim(&self) {}
 
     #[inline(always)]
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace, _: u32)
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, _: &PanelPlace)
     where
         Shape<M, N>: TileShape,
     {

@@ -79,7 +79,6 @@ const CHOICE: u32 = 176;
 const MOVED: u32 = 184;
 const KNOWN: u32 = 192;
 const POLLED: u32 = 200;
-const HALVED: u32 = 208;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
 /// Not 0 once a thread has ended because the launch is given up.
@@ -436,11 +435,6 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn full(&self, slot: u32) -> u32 {
         self.shared + FULL + 8 * slot
-    }
-    /// Not 0 where a product begins, in a ring slot, of which only the first warpgroup's rows matter.
-    #[inline(always)]
-    pub(super) fn halved(&self, slot: u32) -> u32 {
-        self.shared + HALVED + 4 * slot
     }
     /// A ring slot has been read.
     #[inline(always)]

@@ -18,9 +18,6 @@ use crate::role::Role;
 use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
 
-/// Rows of a math warpgroup.
-const HALF: usize = 64;
-
 /// The loading thread.
 pub struct Loader<'c, 'p, C: Config> {
     cta: &'c Cta<'p, C>,
@@ -174,7 +171,7 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
     fn reclaim(&self) {}
 
     #[inline(always)]
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace, rows: u32)
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace)
     where
         Shape<M, N>: TileShape,
     {
@@ -187,24 +184,14 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
         let (from_a, from_b) = (Source::panel(&self.signals, a), Source::panel(&self.signals, b));
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         let arrives = a.arrives() || b.arrives();
-        // Rows of no warpgroup that multiplies stay where they are.
-        let half = C::ROUTES && M == 2 * HALF && rows <= HALF as u32;
         let mut chunk = 0;
         while chunk < chunks {
             let there = if arrives { self.polled(chunk).min(chunks) } else { chunks };
             while chunk < there {
                 let cursor = self.reserve();
                 let (full, to) = (self.cta.full(cursor.slot), self.cta.ring(cursor.slot));
-                if C::ROUTES && chunk == 0 {
-                    unsafe { store_shared(self.cta.halved(cursor.slot), half as u32) };
-                }
-                let rows_of_a = if half { HALF } else { M };
-                unsafe { mbarrier_arrive_expect(full, from_a.bytes(rows_of_a) + from_b.bytes(N)) };
-                if half {
-                    from_a.load::<E>(chunk, HALF, to, full);
-                } else {
-                    from_a.load::<E>(chunk, M, to, full);
-                }
+                unsafe { mbarrier_arrive_expect(full, from_a.bytes(M) + from_b.bytes(N)) };
+                from_a.load::<E>(chunk, M, to, full);
                 from_b.load::<E>(chunk, N, to + M as u32 * ROW, full);
                 chunk += 1;
             }

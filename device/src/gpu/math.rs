@@ -118,22 +118,6 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         }
     }
 
-    /// Leaves chunks to the other warpgroup, which multiplies twice as fast meanwhile. The other threads go on: nothing keeps
-    /// them in step with the one that gives the slots back.
-    #[inline(always)]
-    fn pass_by(&self, chunks: u32) {
-        let mut cursor = self.ring.get();
-        self.ring.set(cursor.skip(chunks, C::RING_DEPTH));
-        if self.leads() {
-            for _ in 0..chunks {
-                self.cta.wait_together(self.cta.full(cursor.slot), cursor.parity);
-                self.free(cursor.slot);
-                cursor = cursor.next(C::RING_DEPTH);
-            }
-        }
-        unsafe { sync_warp() };
-    }
-
     /// What the loader tells, or `otherwise` if the launch is given up.
     #[inline(always)]
     fn told(&self, otherwise: u32) -> u32 {
@@ -154,6 +138,16 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         self.cta.wait_together(self.cta.ready(), self.ready.get());
         self.ready.set(self.ready.get() ^ 1);
         self.event(EventKind::Ready);
+    }
+
+    /// Waits until the staging buffer is this side's, unless it has kept it.
+    #[inline(always)]
+    fn have_staging(&self) {
+        if self.held.get() {
+            self.held.set(false);
+        } else {
+            self.take_staging();
+        }
     }
 
     /// Hands the staging buffer to the communication thread.
@@ -291,7 +285,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         let (thread, threads) = (self.cta.thread() - 128, 128 * C::WARPGROUPS);
         let team = Team { thread, threads, shared: self.cta.staging(), room: C::STAGING };
         let sync = || unsafe { sync_some(MATH_BARRIER, 128 * C::WARPGROUPS) };
-        self.take_staging();
+        self.have_staging();
         unsafe { team.count(self.cta, routing, choices, sync) };
         self.give_staging();
         self.take_staging();
@@ -346,7 +340,6 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         &self,
         a: &PanelPlace,
         _: &PanelPlace,
-        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,
@@ -357,10 +350,6 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
         let mut cursor = self.ring.get();
         let (a, b) = self.operands::<M>(cursor);
-        if C::ROUTES && self.warpgroup > 0 && unsafe { load_shared(self.cta.halved(cursor.slot)) } != 0 {
-            self.pass_by(chunks);
-            return f32::zeros::<Shape<M, N>>();
-        }
         self.event(EventKind::Multiply);
         let mut product = unsafe {
             wgmma_fence();
@@ -416,11 +405,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
 
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, _: &Place) {
-        if self.held.get() {
-            self.held.set(false);
-        } else {
-            self.take_staging();
-        }
+        self.have_staging();
         self.write_staged::<E, S>(tile);
         self.give_staging();
         self.event(EventKind::Staged);

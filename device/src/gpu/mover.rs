@@ -132,7 +132,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, _: &PanelPlace, _: &PanelPlace, _: u32)
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, _: &PanelPlace, _: &PanelPlace)
     where
         Shape<M, N>: TileShape,
     {

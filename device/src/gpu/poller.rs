@@ -88,7 +88,7 @@ impl<'c, 'p, C: Config> Role for Poller<'c, 'p, C> {
     fn reclaim(&self) {}
 
     #[inline(always)]
-    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace, _: u32)
+    fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace)
     where
         Shape<M, N>: TileShape,
     {

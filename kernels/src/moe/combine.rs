@@ -49,8 +49,8 @@ pub mod moe_gemm_combine {
         #[send] computed: Computed,
     ) {
         let [block, column] = at.coordinates();
-        let (expert, count) = (down.group(experts.group(block)), experts.computed_rows(block));
-        let product: Tile<f32, BM, BN> = matmul(hidden.row_panel(block).first_rows(count), expert.row_panel(column));
+        let expert = down.group(experts.group(block));
+        let product: Tile<f32, BM, BN> = matmul(hidden.row_panel(block), expert.row_panel(column));
         outputs.tile([block, column]).store(product.cast::<T>());
         computed.slot([column]).arrive(experts.blocks());
     }

@@ -61,9 +61,9 @@ pub mod moe_dispatch_gemm {
         #[shape(c, f)] hidden: &mut Matrix<T>,
     ) {
         let [block, column] = at.coordinates();
-        let (expert, count) = (gate_up.group(experts.group(block)), experts.computed_rows(block));
+        let expert = gate_up.group(experts.group(block));
         arrived.slot([block]).wait();
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block).first_rows(count), expert.row_panel(column));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
         hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }

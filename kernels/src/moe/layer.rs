@@ -78,9 +78,9 @@ pub mod moe_layer {
         #[send] activated: Activated,
     ) {
         let [block, column] = at.coordinates();
-        let (expert, count) = (gate_up.group(experts.group(block)), experts.computed_rows(block));
+        let expert = gate_up.group(experts.group(block));
         arrived.slot([block]).wait();
-        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block).first_rows(count), expert.row_panel(column));
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
         let tile = product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up);
         hidden.tile([block, column]).store(tile.cast::<T>());
         activated.slot([block]).arrive(tiles(hidden.columns(), HALF as u32));
@@ -97,12 +97,12 @@ pub mod moe_layer {
         #[send] computed: Computed,
     ) {
         let [block, column] = at.coordinates();
-        let (expert, count) = (down.group(experts.group(block)), experts.computed_rows(block));
+        let expert = down.group(experts.group(block));
         // Without columns there are no tiles that would be counted, and the products are zero.
         if hidden.columns() > 0 {
             activated.slot([block]).wait();
         }
-        let product: Tile<f32, BM, BN> = matmul(hidden.row_panel(block).first_rows(count), expert.row_panel(column));
+        let product: Tile<f32, BM, BN> = matmul(hidden.row_panel(block), expert.row_panel(column));
         outputs.tile([block, column]).store(product.cast::<T>());
         computed.slot([column]).arrive(experts.blocks());
     }

@@ -290,7 +290,6 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
         &self,
         a: &PanelPlace,
         b: &PanelPlace,
-        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,

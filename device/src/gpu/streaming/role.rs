@@ -104,7 +104,6 @@ impl<'c, 'p, C: Config> Role for Streaming<'c, 'p, C> {
         &self,
         _: &PanelPlace,
         _: &PanelPlace,
-        _: u32,
     ) -> <Shape<M, N> as TileShape>::Values
     where
         Shape<M, N>: TileShape,

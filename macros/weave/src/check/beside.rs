@@ -24,6 +24,13 @@ pub fn check(index: usize, stage: &Stage, kernel: &Kernel, errors: &Errors) {
     if main.beside.is_some() {
         errors.at(beside, format!("`{beside}` is beside another stage itself"));
     }
+    let arranges = |stage: &Stage| {
+        let routes = |channel: usize| matches!(kernel.channels[channel].holds, Holds::Routing { .. });
+        stage.ports().any(|(_, port)| port.send.is_some() && routes(port.channel))
+    };
+    if arranges(main) || arranges(stage) {
+        errors.at(beside, "a stage that arranges a routing is nobody's neighbour: several CTAs share out its one tile");
+    }
     for stage in [main, stage].into_iter().filter(|stage| stage.order.kind == OrderKind::ReadyFirst) {
         errors.at(&stage.order.name, "stages that are taken by turns are each in a fixed order");
     }

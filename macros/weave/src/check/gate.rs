@@ -123,6 +123,6 @@ fn read_before_waiting<'u, 'a>(
 /// Whether a matrix is read there and then: what is loaded is fetched where it is used.
 fn is_read(found: &Use) -> bool {
     let summed = found.given_to.is_some_and(|method| method == "weighted_sum");
-    let fetched = found.consumed && found.ends_in(&["load", "row_panel", "first_rows"]);
+    let fetched = found.consumed && found.ends_in(&["load", "row_panel"]);
     summed || fetched || found.ends_in(&["at", "read", "pool"])
 }

@@ -94,11 +94,7 @@ pub fn check_use(stage: &Stage, name: &Ident, port: &Port, kernel: &Kernel, erro
 
 /// Who sends a routing arranges it, once, and does nothing else with it.
 fn arranged_once(stage: &Stage, trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
-    for call in trace
-        .uses
-        .iter()
-        .filter_map(|found| found.call(&["blocks", "computed_rows", "group", "scatter", "weighted_sum"]))
-    {
+    for call in trace.uses.iter().filter_map(|found| found.call(&["blocks", "group", "scatter", "weighted_sum"])) {
         errors.at(&call.method, format!("the stage that arranges `{name}` can't go by it: receive it in a later one"));
     }
     let arranged: Vec<_> = trace.uses.iter().filter(|found| found.call(&["arrange"]).is_some()).collect();
