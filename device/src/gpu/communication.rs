@@ -35,6 +35,8 @@ pub struct Communication<'c, 'p, C: Config> {
     held: Cell<bool>,
     ready: Cell<u32>,
     staged: Cell<u32>,
+    /// Slots of the ring have passed the math warpgroups by.
+    skipped: Cell<bool>,
 }
 
 impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
@@ -57,6 +59,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             held: Cell::new(false),
             ready: Cell::new(0),
             staged: Cell::new(0),
+            skipped: Cell::new(false),
         }
     }
 
@@ -115,6 +118,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     /// Stores the boxes that the loader passes through the ring.
     #[inline(always)]
     fn drain(&self, count: u32, rows: usize, put: impl Fn(u32, u32, u32)) {
+        self.skipped.set(true);
         let per_slot = C::RING_SLOT / (rows as u32 * ROW);
         self.cta.event(EventKind::Store);
         let mut oldest = self.ring.get();
@@ -258,6 +262,10 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     where
         Shape<M, N>: TileShape,
     {
+        // The math warpgroups catch up before they multiply.
+        if self.skipped.replace(false) {
+            self.collect();
+        }
         self.ring.set(self.ring.get().skip(tiles(a.columns(), ROW / E::SIZE), C::RING_DEPTH));
     }
 

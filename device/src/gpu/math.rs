@@ -35,6 +35,8 @@ pub struct Math<'c, 'p, C: Config> {
     choice: Cell<Cursor>,
     held: Cell<bool>,
     ready: Cell<u32>,
+    /// Slots of the ring have passed it by.
+    skipped: Cell<bool>,
 }
 
 impl<'c, 'p, C: Config> Math<'c, 'p, C> {
@@ -55,6 +57,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             choice: Cell::new(Cursor::START),
             held: Cell::new(false),
             ready: Cell::new(0),
+            skipped: Cell::new(false),
         }
     }
 
@@ -147,6 +150,23 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             self.held.set(false);
         } else {
             self.take_staging();
+        }
+    }
+
+    /// Takes no part in slots of the ring that the communication thread stores.
+    #[inline(always)]
+    fn skip(&self, slots: u32) {
+        self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
+        self.skipped.set(true);
+    }
+
+    /// Waits until the communication thread has come as far, if slots were skipped: of a wait that is more than a round ahead, the
+    /// parity says nothing.
+    #[inline(always)]
+    fn catch_up(&self) {
+        if self.skipped.replace(false) {
+            self.have_staging();
+            self.give_staging();
         }
     }
 
@@ -344,6 +364,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     where
         Shape<M, N>: TileShape,
     {
+        self.catch_up();
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         if chunks == 0 {
             return f32::zeros::<Shape<M, N>>();
@@ -417,15 +438,13 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
             return;
         }
         let per_slot = C::RING_SLOT / (S::ROWS as u32 * ROW);
-        let slots = tiles(boxes(S::COLUMNS, E::SIZE), per_slot);
-        self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
+        self.skip(tiles(boxes(S::COLUMNS, E::SIZE), per_slot));
     }
 
     #[inline(always)]
     fn transfer_panel<E: Element, const M: usize>(&self, from: &PanelPlace, _: &SlotPlace) {
         let per_slot = C::RING_SLOT / (M as u32 * ROW);
-        let slots = tiles(tiles(from.columns() * E::SIZE, ROW), per_slot);
-        self.ring.set(self.ring.get().skip(slots, C::RING_DEPTH));
+        self.skip(tiles(tiles(from.columns() * E::SIZE, ROW), per_slot));
     }
 
     #[inline(always)]

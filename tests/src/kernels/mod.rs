@@ -20,7 +20,7 @@ pub use failures::faulty;
 pub use handed::mirror;
 pub use local::scaled_gemm;
 pub use misfits::{miscounted, misled, narrowed, overfilled, routed, spilled};
-pub use moves::rotate;
+pub use moves::{copy_then_multiply, rotate};
 pub use one_sided::{astray, hand_on, hand_tiles, meet, spinning, strangers};
 pub use orders::broadcast;
 pub use reduce_scatter::gemm_reduce_scatter;

@@ -36,3 +36,29 @@ pub mod rotate {
         z.tile([row, column]).store(pulled.slot([from, row, column]).load());
     }
 }
+
+/// Tiles pass through the ring of CTAs that multiply after it: y = x and c = a·bᵀ.
+#[entwine::kernel(tiles = [(64, 128)], elements = [bf16, f16])]
+pub mod copy_then_multiply {
+    use super::*;
+
+    #[stage(grid = [m / BM])]
+    fn copy(at: At<1>, #[shape(m, n)] x: &Matrix<T>, #[shape(m, n)] y: &mut Matrix<T>) {
+        let [row] = at.coordinates();
+        for column in 0..tiles(x.columns(), BN as u32) {
+            y.tile([row, column]).store(x.load::<BM, BN>([row, column]));
+        }
+    }
+
+    #[stage(grid = [m / BM, w / BN])]
+    fn multiply(
+        at: At<2>,
+        #[shape(m, k)] a: &Matrix<T>,
+        #[shape(w, k)] b: &Matrix<T>,
+        #[shape(m, w)] c: &mut Matrix<T>,
+    ) {
+        let [row, column] = at.coordinates();
+        let product: Tile<f32, BM, BN> = matmul(a.row_panel(row), b.row_panel(column));
+        c.tile([row, column]).store(product.cast::<T>());
+    }
+}

@@ -131,7 +131,7 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 1, words::every_operation<i64>, words::every_operation<f32>, words::every_operation<f16>);
     each!(cases, 1, words::every_operation<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
-    elements!(cases, 1, woven::mirrors);
+    elements!(cases, 1, woven::mirrors, woven::copies_then_multiplies);
     cases
 }
 

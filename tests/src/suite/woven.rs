@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 use super::number::{Number, bits, random};
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{self, broadcast, mirror, normalize, rotate};
+use crate::kernels::{self, broadcast, copy_then_multiply, mirror, normalize, rotate};
 
 /// Elements one by one and row by row.
 pub fn normalizes<T: Number>(ranks: &Ranks) -> Result<()> {
@@ -66,6 +66,41 @@ pub fn scalar_functions<T: Number>(ranks: &Ranks) -> Result<()> {
 fn any_bits<T: Number>(seed: u64, count: usize) -> Vec<T> {
     let mut generator = SmallRng::seed_from_u64(seed);
     (0..count).map(|_| T::from_bits(generator.random())).collect()
+}
+
+/// A product's operands are its own, however many tiles have passed through the ring before that the math warpgroups didn't look at.
+pub fn copies_then_multiplies<T: Number>(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = copy_then_multiply::load(&world)?;
+    let mut generator = SmallRng::seed_from_u64(3);
+    let [m, w, k] = [197, 130, 200];
+    for n in [8, 128 * 3, 128 * 7 + 8, 128 * 8, 128 * 41] {
+        let x = any_bits::<T>(n as u64, m * n);
+        // Sums of so few small integers are exact in every type.
+        let mut integers = |count| -> Vec<i32> { (0..count).map(|_| generator.random_range(-1..=1)).collect() };
+        let (a, b) = (integers(m * k), integers(w * k));
+        let elements = |integers: &[i32]| -> Vec<T> { integers.iter().map(|x| T::from_f32(*x as f32)).collect() };
+        let x_there = world.replicate([m, n], &x)?;
+        let (a_there, b_there) = (world.replicate([m, k], &elements(&a))?, world.replicate([w, k], &elements(&b))?);
+        let (mut y, mut c) =
+            (world.filled([m, n], T::from_f32(f32::NAN))?, world.filled([m, w], T::from_f32(f32::NAN))?);
+        let arguments = copy_then_multiply::Args { x: &x_there, y: &mut y, a: &a_there, b: &b_there, c: &mut c };
+        kernel.launch(arguments)?.wait()?;
+        for rank in 0..ranks.count() {
+            ensure!(bits(&y.to_vec(rank)?) == bits(&x), "n = {n}: the copy differs on rank {rank}");
+            for (index, found) in c.to_vec(rank)?.into_iter().enumerate() {
+                let (a, b) = (&a[index / w * k..][..k], &b[index % w * k..][..k]);
+                let expected: i32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                ensure!(
+                    found.value() == expected as f64,
+                    "n = {n}, element {index}: {}, not {expected}",
+                    found.value()
+                );
+            }
+        }
+        check_guards(&world)?;
+    }
+    Ok(())
 }
 
 /// Case 25: tiles that only move arrive with the bits that they left with, pushed and pulled, also at their own rank.
