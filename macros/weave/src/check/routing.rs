@@ -94,7 +94,9 @@ pub fn check_use(stage: &Stage, name: &Ident, port: &Port, kernel: &Kernel, erro
 
 /// Who sends a routing arranges it, once, and does nothing else with it.
 fn arranged_once(stage: &Stage, trace: &Trace, name: &Ident, marker: &Ident, errors: &Errors) {
-    for call in trace.uses.iter().filter_map(|found| found.call(&["blocks", "group", "scatter", "weighted_sum"])) {
+    let by_it: Vec<_> =
+        trace.uses.iter().filter_map(|found| found.call(&["blocks", "group", "scatter", "weighted_sum"])).collect();
+    for call in &by_it {
         errors.at(&call.method, format!("the stage that arranges `{name}` can't go by it: receive it in a later one"));
     }
     let arranged: Vec<_> = trace.uses.iter().filter(|found| found.call(&["arrange"]).is_some()).collect();
@@ -109,7 +111,7 @@ fn arranged_once(stage: &Stage, trace: &Trace, name: &Ident, marker: &Ident, err
         arranged.iter().find(|found| found.repeated() || arranged.iter().any(|earlier| earlier.surely_precedes(found)));
     if let Some(again) = again {
         errors.at(again.at, format!("`{name}` is arranged once, for all rows and all groups"));
-    } else if let [_] = arranged[..]
+    } else if let ([_], []) = (&arranged[..], &by_it[..])
         && let Some(other) = stage.function.block.stmts.iter().find(|statement| !is_arrangement(statement, name))
     {
         let message = format!(
