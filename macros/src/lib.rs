@@ -60,8 +60,8 @@ use proc_macro::TokenStream;
 /// of the `m / world` rows of a rank chooses `k` of `e` groups, which lie evenly split over the ranks (the first
 /// `⌈e / world⌉` on rank 0), and each rank has room for `c` rows. There are at most 512 groups, and the rows of a rank have fewer
 /// than 2²⁰ choices. One stage, of one tile, takes it as `#[send]` and calls
-/// `name.arrange(choices, weights, loads)`, with matrices of `u32`, `f32` and `u32`; the stages that take it as `#[recv]`
-/// begin when it is done. Each group's rows then have places in a matrix of `c` rows, group after group, in *blocks* of
+/// `name.arrange(choices, weights, loads)`, with matrices of `u32`, `f32` and `u32`, and nothing else, since several CTAs share
+/// out that work; the stages that take it as `#[recv]` begin when it is done. Each group's rows then have places in a matrix of `c` rows, group after group, in *blocks* of
 /// `BM` rows that belong to one group:
 ///
 /// * `name.blocks()` is their number, `name.group(block)` the group of one, counted from the rank's first. With
