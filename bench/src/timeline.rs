@@ -79,9 +79,13 @@ fn record(world: &World, kernel: &FusedKernel, operation: Operation, shape: Shap
         kernel.launch(inputs, &mut output)?.wait()?;
     }
     let records = inputs.iter().cycle().take(repeats).map(|inputs| kernel.record(inputs, &mut output));
-    let mut records = records.collect::<Result<Vec<_>>>()?;
+    Ok(median(records.collect::<Result<Vec<_>>>()?))
+}
+
+/// Of some recorded launches the one that took the median time.
+pub fn median(mut records: Vec<Timeline>) -> Timeline {
     records.sort_by_key(Timeline::duration);
-    Ok(records.swap_remove(repeats / 2))
+    records.swap_remove(records.len() / 2)
 }
 
 /// Where each rank's time went.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use entwine::{Kernel, Timeline, World};
+use entwine::{Kernel, World};
 use entwine_kernels::moe_layer;
 use jiff::Timestamp;
 use serde_json::json;
@@ -290,9 +290,8 @@ fn record_timeline(folder: &Path, name: &str, kernel: &Kernel<moe_layer::Woven>,
         kernel.launch(layer.args())?.wait()?;
     }
     // The recording code is new to the GPUs, too.
-    let mut records = (0..RECORDS).map(|_| kernel.record(layer.args())).collect::<Result<Vec<_>, _>>()?;
-    records.sort_by_key(Timeline::duration);
-    let timeline = &records[RECORDS / 2];
+    let records = (0..RECORDS).map(|_| kernel.record(layer.args())).collect::<Result<Vec<_>, _>>()?;
+    let timeline = timeline::median(records);
     for extension in ["json", "svg"] {
         timeline.save(folder.join(format!("{name}.{extension}")))?;
     }

@@ -59,6 +59,13 @@ struct Choice {
     column: u32,
 }
 
+/// The address of what this rank's CTAs have counted.
+#[inline(always)]
+fn counts_of<C: Config>(cta: &Cta<'_, C>, routing: &RoutingPlace) -> u64 {
+    let slot = routing.counted(cta.head);
+    cta.region_of(cta.head.rank) + slot.data_offset(slot.index[0], 0)
+}
+
 /// A routing's sizes, of which what is computed here is not kept for later: products need the registers.
 #[inline(always)]
 pub(super) fn anew_size(routing: &RoutingPlace) -> RoutingSize {
@@ -149,7 +156,7 @@ impl Team {
         choices: &MatrixArg,
         sync: impl Fn(),
     ) {
-        let (head, size, member) = (cta.head, anew_size(routing), routing.member);
+        let (size, member) = (anew_size(routing), routing.member);
         let choices = Choices { choices: *choices, size };
         let (warp, warps, lane) = (self.thread / 32, self.counting(), self.thread % 32);
         self.share_out(warps * size.groups, |index| unsafe { store_shared(self.shared + 4 * index, 0) });
@@ -165,7 +172,7 @@ impl Team {
             unsafe { sync_warp() };
         });
         sync();
-        let counts = cta.region_of(head.rank) + routing.counted(head).data_offset(head.world + 1, 0);
+        let counts = counts_of(cta, routing);
         self.share_out(size.groups, |group| {
             let mut count = 0;
             every(0, warps, 1, |warp| {
@@ -202,7 +209,7 @@ impl Team {
         // Behind the counters lies what is before a group in the list, and how many of it the CTAs before this one have.
         let before = |group: u32| self.counter(&size, warps, group);
         let of_others = |group: u32| self.counter(&size, warps + 1, group);
-        let counts = cta.region_of(head.rank) + routing.counted(head).data_offset(head.world + 1, 0);
+        let counts = counts_of(cta, routing);
         self.share_out(size.groups, |group| {
             let here: [u32; MEMBERS as usize] = core::array::from_fn(|index| {
                 let index = if (index as u32) < member.of { index as u32 } else { 0 };
