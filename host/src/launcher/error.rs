@@ -33,8 +33,11 @@ pub enum Error {
     /// A world of no ranks, or of too many.
     #[error("a world has 1 to {MAX_WORLD} ranks, not {0}")]
     WorldSize(usize),
-    /// One GPU was to be two ranks.
-    #[error("GPU {0} is named twice; each rank needs a GPU of its own, since all of a launch's ranks run at once")]
+    /// One GPU was to be two ranks, in a world whose ranks don't share GPUs.
+    #[error(
+        "GPU {0} is named twice; each rank needs a GPU of its own, since all of a launch's ranks run at once, or, to try \
+         things out, a part of one (`WorldBuilder::share_gpus`)"
+    )]
     SharedGpu(usize),
     /// A GPU that was named is not there.
     #[error("there is no GPU {device}: the driver shows {count} (`CUDA_VISIBLE_DEVICES` may hide others)")]

@@ -73,6 +73,7 @@ impl World {
             tuning: None,
             first_epoch: 0,
             target: None,
+            share_gpus: false,
         }
     }
 
@@ -164,6 +165,7 @@ pub struct WorldBuilder {
     tuning: Option<PathBuf>,
     first_epoch: u32,
     target: Option<Target>,
+    share_gpus: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -177,6 +179,20 @@ impl WorldBuilder {
     /// These GPUs: the first is rank 0. Default: all.
     pub fn gpus(self, ordinals: &[usize]) -> Self {
         WorldBuilder { ranks: Ranks::Gpus(ordinals.to_vec()), ..self }
+    }
+
+    /// Lets [`WorldBuilder::gpus`] name a GPU more than once: its ranks share it, each with an equal part of its SMs. So
+    /// the code that GPUs run is tried out for more ranks than there are GPUs; speed says little then, since nothing
+    /// crosses a link. Default: each rank needs a GPU of its own.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), entwine::Error> {
+    /// let world = entwine::World::builder().gpus(&[0; 4]).share_gpus().build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn share_gpus(self) -> Self {
+        WorldBuilder { share_gpus: true, ..self }
     }
 
     /// Simulated ranks.
@@ -227,7 +243,7 @@ impl WorldBuilder {
     pub fn build(self) -> Result<World, Error> {
         let gpus = |ordinals: Option<&[usize]>| -> Result<Box<dyn Platform>, Error> {
             let target = self.target.map_or_else(target_of_environment, |target| Ok(Some(target)))?;
-            Ok(Box::new(Gpus::open(ordinals, self.start_limit, target)?))
+            Ok(Box::new(Gpus::open(ordinals, self.share_gpus, self.start_limit, target)?))
         };
         let platform: Box<dyn Platform> = match &self.ranks {
             Ranks::AllGpus => gpus(None)?,

@@ -20,6 +20,9 @@ struct Options {
     /// Worlds of so many GPUs, the first ones; may be repeated [default: one of all GPUs]
     #[arg(long)]
     ranks: Vec<usize>,
+    /// All ranks on the first GPU, each with a part of it
+    #[arg(long, requires = "ranks", conflicts_with = "simulated")]
+    share: bool,
     /// Device code for this target, sm_90a or sm_80, in place of what suits the GPUs best
     #[arg(long)]
     target: Option<Target>,
@@ -64,6 +67,9 @@ fn cases(options: &Options) -> Vec<Case> {
     let mut cases = suite::everywhere();
     if !options.simulated {
         cases.extend(suite::gpus());
+        if !options.share {
+            cases.extend(suite::apart());
+        }
     }
     if filter.starts_with("large") {
         cases.extend(suite::large());
@@ -73,7 +79,11 @@ fn cases(options: &Options) -> Vec<Case> {
 }
 
 fn worlds(options: &Options) -> Result<Vec<Ranks>> {
-    let ranks = |count| if options.simulated { Ranks::simulated(count, 2) } else { Ranks::gpus(count, options.target) };
+    let ranks = |count| match options {
+        Options { simulated: true, .. } => Ranks::simulated(count, 2),
+        Options { share: true, target, .. } => Ranks::on_one_gpu(count, *target),
+        Options { target, .. } => Ranks::gpus(count, *target),
+    };
     let counts = match &*options.ranks {
         [] if options.simulated => vec![4],
         [] => vec![World::open()?.ranks()],

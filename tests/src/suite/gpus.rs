@@ -17,9 +17,10 @@ const SIZE: Size = Size { m: 600, n: 520, k: 128 };
 /// Case 10: with `CUDA_LAUNCH_BLOCKING=1` several ranks are refused, with the reason. It takes a process of its own.
 pub fn launch_blocking(ranks: &Ranks) -> Result<()> {
     let program = env::current_exe().context("where is this program?")?;
-    let ranks = ranks.count().to_string();
+    let count = ranks.count().to_string();
     let output = Command::new(program)
-        .args(["refusals::settings", "--ranks", &ranks])
+        .args(["refusals::settings", "--ranks", &count])
+        .args(ranks.share().then_some("--share"))
         .env("CUDA_LAUNCH_BLOCKING", "1")
         .output()
         .context("couldn't start this program again")?;

@@ -15,24 +15,36 @@ pub struct Ranks {
     simulated: Option<u32>,
     /// What device code for GPUs is to be compiled for, if it is not to suit them best.
     target: Option<Target>,
+    /// All on the first GPU.
+    share: bool,
     /// A world of GPUs for all the cases that need none of their own: kernels are compiled once in a world.
-    shared: Mutex<Option<World>>,
+    world: Mutex<Option<World>>,
 }
 
 impl Ranks {
     /// `count` simulated ranks of `ctas` CTAs.
     pub fn simulated(count: usize, ctas: u32) -> Self {
-        Ranks { count, simulated: Some(ctas), target: None, shared: Mutex::default() }
+        Ranks { count, simulated: Some(ctas), target: None, share: false, world: Mutex::default() }
     }
 
     /// The first `count` GPUs of this machine, with device code for `target`, or for whatever suits them best.
     pub fn gpus(count: usize, target: Option<Target>) -> Self {
-        Ranks { count, simulated: None, target, shared: Mutex::default() }
+        Ranks { count, simulated: None, target, share: false, world: Mutex::default() }
+    }
+
+    /// The same on the first GPU alone, of which each has a part.
+    pub fn on_one_gpu(count: usize, target: Option<Target>) -> Self {
+        Ranks { share: true, ..Ranks::gpus(count, target) }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether they are all on the first GPU.
+    pub fn share(&self) -> bool {
+        self.share
     }
 
     /// One of two values: simulated ranks are slow, and tests many of them.
@@ -45,10 +57,10 @@ impl Ranks {
         if self.simulated.is_some() {
             return self.own_world();
         }
-        let mut shared = self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match &*shared {
+        let mut world = self.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match &*world {
             Some(world) => Ok(world.clone()),
-            None => Ok(shared.insert(self.own_world()?).clone()),
+            None => Ok(world.insert(self.own_world()?).clone()),
         }
     }
 
@@ -63,7 +75,9 @@ impl Ranks {
         match self.simulated {
             Some(ctas) => builder.simulated(self.count).ctas(ctas),
             None => {
-                let builder = builder.gpus(&(0..self.count).collect::<Vec<_>>());
+                let ordinals = (0..self.count).map(|rank| if self.share { 0 } else { rank });
+                let builder = builder.gpus(&ordinals.collect::<Vec<_>>());
+                let builder = if self.share { builder.share_gpus() } else { builder };
                 self.target.into_iter().fold(builder, WorldBuilder::target)
             }
         }
@@ -76,7 +90,8 @@ impl fmt::Display for Ranks {
             Some(ctas) => write!(f, "{}_ranks_of_{ctas}_ctas", self.count),
             None => {
                 let target = self.target.map(|target| format!("_{}", target.name()));
-                write!(f, "{}_gpus{}", self.count, target.unwrap_or_default())
+                let kind = if self.share { "ranks_of_a_gpu" } else { "gpus" };
+                write!(f, "{}_{kind}{}", self.count, target.unwrap_or_default())
             }
         }
     }

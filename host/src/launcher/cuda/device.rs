@@ -17,7 +17,7 @@ pub(super) struct Device {
     pub rank: usize,
     pub ordinal: usize,
     /// As the driver has it.
-    pub name: String,
+    model: String,
     pub context: Arc<CudaContext>,
     /// Its compute capability, `(major, minor)`.
     pub capability: (i32, i32),
@@ -27,15 +27,17 @@ pub(super) struct Device {
     pub copies: Arc<CudaStream>,
     /// For the ends of launches.
     pub events: Events,
-    /// SMs.
+    /// Ranks that are on the same GPU, this one among them.
+    pub sharers: u32,
+    /// SMs of this rank.
     pub processors: u32,
     /// The same for all of a world.
     pub gate: Arc<Gate>,
 }
 
 impl Device {
-    /// Opens a GPU that kernels can run on.
-    pub fn open(rank: usize, ordinal: usize, gate: Arc<Gate>) -> Result<Self, Error> {
+    /// Opens a GPU that kernels can run on, for one of its `sharers`.
+    pub fn open(rank: usize, ordinal: usize, sharers: u32, gate: Arc<Gate>) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal).during(ordinal, "open it")?;
         let capability = context.compute_capability().during(ordinal, "ask for its compute capability")?;
         if capability < (8, 0) {
@@ -49,12 +51,18 @@ impl Device {
             capability,
             launches: context.new_stream().during(ordinal, "make a stream")?,
             copies: context.new_stream().during(ordinal, "make a stream")?,
-            name: context.name().during(ordinal, "ask for its name")?,
-            processors: processors.during(ordinal, "count its SMs")? as u32,
+            model: context.name().during(ordinal, "ask for its name")?,
+            sharers,
+            processors: processors.during(ordinal, "count its SMs")? as u32 / sharers,
             events: Events::default(),
             context,
             gate,
         })
+    }
+
+    /// As the driver has it, and into how many parts it is divided.
+    pub fn name(&self) -> String {
+        if self.sharers > 1 { format!("1/{} {}", self.sharers, self.model) } else { self.model.clone() }
     }
 
     /// Calls the driver with this GPU current.
@@ -124,15 +132,15 @@ impl Device {
     }
 }
 
-/// The ordinals of the GPUs that a world is made of.
-pub(super) fn ordinals(named: Option<&[usize]>) -> Result<Vec<usize>, Error> {
+/// The ordinals of the GPUs that a world is made of, by rank; several ranks may `share` one.
+pub(super) fn ordinals(named: Option<&[usize]>, share: bool) -> Result<Vec<usize>, Error> {
     let count = result::device::get_count().during(0, "count the GPUs")? as usize;
     let ordinals = named.map_or_else(|| (0..count).collect(), <[usize]>::to_vec);
     for (index, &device) in ordinals.iter().enumerate() {
         if device >= count {
             return Err(Error::NoSuchGpu { device, count });
         }
-        if ordinals[..index].contains(&device) {
+        if !share && ordinals[..index].contains(&device) {
             return Err(Error::SharedGpu(device));
         }
     }

@@ -151,7 +151,8 @@ impl GpuKernel {
     pub fn shape(&self, work: &Work) -> LaunchShape {
         let variant = &self.spec.variants[work.variant];
         let CtaSpec { threads, shared_bytes } = variant.cta(self.target);
-        let early = self.target == Target::Sm90a;
+        // On a GPU of several ranks it might take the SMs that another one needs for the launch that is followed.
+        let early = self.target == Target::Sm90a && self.devices.iter().all(|device| device.sharers == 1);
         LaunchShape { grid: (work.ctas, 1, 1), block: (threads, 1, 1), shared_bytes, early }
     }
 

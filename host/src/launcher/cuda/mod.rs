@@ -37,11 +37,17 @@ pub(crate) struct Gpus {
 }
 
 impl Gpus {
-    /// Opens these GPUs, or all of the machine; kernels run in code for `target`, or for whatever suits the GPUs best.
-    pub fn open(named: Option<&[usize]>, start_limit: Duration, target: Option<Target>) -> Result<Self, Error> {
+    /// Opens these GPUs, or all of the machine, one of which may be several ranks if they `share`; kernels run in code for
+    /// `target`, or for whatever suits the GPUs best.
+    pub fn open(
+        named: Option<&[usize]>,
+        share: bool,
+        start_limit: Duration,
+        target: Option<Target>,
+    ) -> Result<Self, Error> {
         driver::initialise()?;
         let cuda = driver::cuda_version()?;
-        let ordinals = device::ordinals(named)?;
+        let ordinals = device::ordinals(named, share)?;
         if !(1..=MAX_WORLD).contains(&ordinals.len()) {
             return Err(Error::WorldSize(ordinals.len()));
         }
@@ -49,11 +55,13 @@ impl Gpus {
             return Err(Error::LaunchBlocking { ranks: ordinals.len() });
         }
         let gate = Arc::new(Gate::new(ordinals.len()));
-        let devices = ordinals.into_iter().enumerate();
-        let devices = devices.map(|(rank, ordinal)| Ok(Arc::new(Device::open(rank, ordinal, gate.clone())?)));
+        let devices = ordinals.iter().enumerate().map(|(rank, ordinal)| {
+            let sharers = ordinals.iter().filter(|other| *other == ordinal).count();
+            Ok(Arc::new(Device::open(rank, *ordinal, sharers as u32, gate.clone())?))
+        });
         let devices: Vec<_> = devices.collect::<Result<_, Error>>()?;
         for from in &devices {
-            for to in devices.iter().filter(|to| to.rank != from.rank) {
+            for to in devices.iter().filter(|to| to.ordinal != from.ordinal) {
                 from.reach(to)?;
             }
         }
@@ -71,7 +79,7 @@ impl Platform for Gpus {
     }
 
     fn gpus(&self) -> Option<GpuKind> {
-        let mut names: Vec<_> = self.devices.iter().map(|device| device.name.as_str()).collect();
+        let mut names: Vec<_> = self.devices.iter().map(|device| device.name()).collect();
         names.dedup();
         let target = self.modules.target().map(|target| format!(" in code for {}", target.name()));
         Some(GpuKind { name: names.join(" and ") + &target.unwrap_or_default(), cuda: self.cuda })
