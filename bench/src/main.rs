@@ -81,6 +81,8 @@ enum Command {
     OneSided(one_sided::Options),
     /// Time layers of experts beside the unfused ones (4 minutes; 15 s for each model and number of tokens)
     Moe(moe::Options),
+    /// Time the first half of layers of experts while a rank's rows are late: in a fixed order, and as rows come
+    LateRows(moe::late::Options),
     /// Measure the time from the call of a launch to the first CTA on each GPU (a minute)
     Latency(latency::Options),
 }
@@ -112,6 +114,7 @@ fn main() -> Result<()> {
         Some(Command::Latency(options)) => latency::run(&options),
         Some(Command::OneSided(options)) => one_sided::run(&options),
         Some(Command::Moe(options)) => moe::run(&options),
+        Some(Command::LateRows(options)) => moe::late::run(&options),
         None => {
             for (name, value) in NCCL_SETTINGS {
                 if env::var_os(name).is_none() {

@@ -48,6 +48,10 @@ pub struct Head {
     pub drop_channel: u32,
     /// Fault injection: the (linear) slot whose signals are withheld.
     pub drop_slot: u32,
+    /// Fault injection: the ranks (a bit each) that those who read what they lend take for not started…
+    pub late: u32,
+    /// … for so many nanoseconds.
+    pub late_ns: u32,
     /// The sizes bound to the kernel's named dimensions, in the order of its specification.
     pub dims: [u32; MAX_DIMS],
 }

@@ -142,10 +142,15 @@ pub fn walk<const D: usize, R: Role>(
     #[cfg(not(target_arch = "nvptx64"))]
     check_order(role, &stage, &order);
     let count = stage.tiles_of(role.cta());
-    for turn in 0..count {
+    let mut turn = 0;
+    while turn < count {
         let coordinates = order(stage.step(role, turn));
         stage.begin(role, coordinates, turn + 1 == count);
         tile(At::new(role, coordinates));
+        turn += 1;
+        if turn == count && role.comes_back() {
+            turn = 0;
+        }
     }
 }
 

@@ -75,6 +75,13 @@ pub trait Role: Sized {
     /// Waits for the arrangement. The number of its blocks.
     fn arranged(&self, routing: &RoutingPlace) -> u32;
 
+    /// Whether this role visits its tiles of a stage once more, for the rows that it has passed by. Blocks until they may be
+    /// read.
+    #[inline(always)]
+    fn comes_back(&self) -> bool {
+        false
+    }
+
     /// Copies rows of one rank to where the arrangement has them on this one, and counts each in the gate of its block.
     fn scatter<E: Element>(&self, routing: &RoutingPlace, rows: &Scattered);
 

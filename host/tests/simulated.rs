@@ -273,6 +273,9 @@ fn injections_are_checked() {
     assert!(refused(2, "Part", &[0, 0, 0]).to_string().ends_with("there are 2 ranks"));
     assert!(refused(0, "Parts", &[0, 0, 0]).to_string().ends_with("there is no channel `Parts`; there is: Part"));
     assert!(refused(0, "Part", &[0]).to_string().ends_with("has 3 coordinates, not 1"));
+    let late = |rank| kernel.inject(Injection::LateRows { rank, by: Duration::ZERO }).unwrap_err();
+    assert!(late(2).to_string().ends_with("there are 2 ranks"));
+    assert!(late(0).to_string().ends_with("ranks lend each other none"));
 }
 
 #[test]

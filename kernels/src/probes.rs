@@ -1,4 +1,4 @@
-//! What one-sided operations cost: kernels that measure, and do nothing else.
+//! What one-sided operations cost, and what an order is worth: kernels that measure, and do nothing else.
 
 use entwine::prelude::*;
 
@@ -57,5 +57,63 @@ pub mod read_once {
             sum += x.load::<BM, BN>([row, column]);
         }
         sums.tile([row, 0]).store(sum);
+    }
+}
+
+/// As [`moe_dispatch_gemm`](crate::moe_dispatch_gemm), but for the order of its products, which is fixed: that in which
+/// `ready_first` looks at them.
+#[entwine::kernel(tiles = [(128, 256)], elements = [bf16])]
+pub mod moe_dispatch_gemm_in_order {
+    use super::*;
+
+    /// Columns of G and of U in a tile of both.
+    const HALF: usize = BN / 2;
+
+    /// Which experts the tokens go to.
+    #[channel(rows = m / world, choices = k, groups = e, capacity = c)]
+    pub struct Experts(Routing);
+
+    /// Blocks of rows all of whose tokens have come.
+    #[channel(slots = [c / BM], guards = rows)]
+    pub struct Arrived(Gate);
+
+    #[stage(grid = [1])]
+    fn route(
+        _at: At<1>,
+        #[shape(m / world, k)] choices: &Matrix<u32>,
+        #[shape(m / world, k)] weights: &Matrix<f32>,
+        #[send] experts: Experts,
+        #[shape(1, e)] loads: &mut Matrix<u32>,
+    ) {
+        experts.arrange(choices, weights, loads);
+    }
+
+    #[stage(grid = [c / BM, BM / 8], within = experts, order = row_major, carrier = mover)]
+    fn dispatch(
+        at: At<2>,
+        #[recv] experts: Experts,
+        #[lent]
+        #[shape(m / world, h)]
+        x: &Matrix<T>,
+        #[shape(c, h)] rows: &mut Matrix<T>,
+        #[send] arrived: Arrived,
+    ) {
+        experts.scatter::<8, _, _>(at.coordinates(), x, rows, arrived);
+    }
+
+    #[stage(grid = [c / BM, 2 * f / BN], within = experts, order = grouped)]
+    fn activate(
+        at: At<2>,
+        #[recv] experts: Experts,
+        #[recv] arrived: Arrived,
+        rows: &Matrix<T>,
+        #[shape(e / world, 2 * (f / 8 * 8), h)] gate_up: &Grouped<T>,
+        #[shape(c, f)] hidden: &mut Matrix<T>,
+    ) {
+        let [block, column] = at.coordinates();
+        let expert = gate_up.group(experts.group(block));
+        arrived.slot([block]).wait();
+        let product: Tile<f32, BM, BN> = matmul(rows.row_panel(block), expert.row_panel(column));
+        hidden.tile([block, column]).store(product.fold::<HALF>(|gate, up| gate * gate.sigmoid() * up).cast::<T>());
     }
 }

@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use entwine::{Tensor, World};
-use entwine_kernels::{moe_capacity, moe_layer};
+use entwine_kernels::probes::moe_dispatch_gemm_in_order;
+use entwine_kernels::{moe_capacity, moe_dispatch_gemm, moe_gemm_combine, moe_layer};
 use half::bf16;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -185,6 +186,38 @@ impl<'a> Layer<'a> {
             rows: &mut self.rows,
             gate_up: &self.experts.gate_up,
             hidden: &mut self.hidden,
+            down: &self.experts.down,
+            outputs: &mut self.outputs,
+            y: &mut self.y,
+        }
+    }
+
+    /// Those of `moe_dispatch_gemm`.
+    pub fn first_half(&mut self) -> moe_dispatch_gemm::Args<'_> {
+        moe_dispatch_gemm::Args {
+            choices: &self.choices,
+            weights: &self.of_choices,
+            loads: &mut self.loads,
+            x: &self.x,
+            rows: &mut self.rows,
+            gate_up: &self.experts.gate_up,
+            hidden: &mut self.hidden,
+        }
+    }
+
+    /// Those of `moe_dispatch_gemm_in_order`.
+    pub fn first_half_in_order(&mut self) -> moe_dispatch_gemm_in_order::Args<'_> {
+        let moe_dispatch_gemm::Args { choices, weights, loads, x, rows, gate_up, hidden } = self.first_half();
+        moe_dispatch_gemm_in_order::Args { choices, weights, loads, x, rows, gate_up, hidden }
+    }
+
+    /// Those of `moe_gemm_combine`.
+    pub fn second_half(&mut self) -> moe_gemm_combine::Args<'_> {
+        moe_gemm_combine::Args {
+            choices: &self.choices,
+            weights: &self.of_choices,
+            loads: &mut self.loads,
+            hidden: &self.hidden,
             down: &self.experts.down,
             outputs: &mut self.outputs,
             y: &mut self.y,

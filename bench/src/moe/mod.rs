@@ -1,6 +1,7 @@
 //! Layers of experts, in the sizes of known models: the fused layer, its results held against plain sums, in turns with the
 //! unfused one and with the products alone, on the same routings.
 
+pub mod late;
 mod layer;
 mod record;
 
@@ -15,6 +16,7 @@ use clap::{Args, ValueEnum};
 use entwine::{Kernel, World};
 use entwine_kernels::moe_layer;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::budget::Budget;
@@ -133,7 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
                 Err(error) => report(&mut failures, &name, &error),
             }
             eprintln!("{name}: {:.1} s", budget.end().as_secs_f64());
-            save(&options.out, &records)?;
+            write_records(&options.out, &records)?;
         }
     }
     println!("{}", terminal(&records));
@@ -144,7 +146,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn save(file: &Path, records: &[Record]) -> Result<()> {
+fn write_records(file: &Path, records: &[impl Serialize]) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }

@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::vec::Vec;
 
 use super::clock::Race;
@@ -35,6 +36,8 @@ pub(super) struct Cta {
     epoch: u32,
     /// Where this rank's matrices lie, by their index.
     matrices: Vec<u64>,
+    /// The ranks (a bit each) that are late on purpose, and haven't been waited for.
+    late: Cell<u32>,
     /// The tile that the CTA is at.
     at: Cell<Option<(u32, [u32; MAX_AXES])>>,
     log: Log,
@@ -57,7 +60,7 @@ impl Cta {
         // SAFETY: the addresses in `head` are valid, and this is the only thread of the CTA.
         let log = unsafe { Log::begin(&head, index) };
         let matrices = matrices.iter().map(|matrix| matrix.data).collect();
-        let cta = Cta { fabric, head, index, epoch, matrices, at: Cell::new(None), log };
+        let cta = Cta { fabric, head, index, epoch, matrices, late: Cell::new(head.late), at: Cell::new(None), log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -170,6 +173,25 @@ impl Cta {
         let signal = self.regions().started(self.head.rank, rank);
         let missing = FaultRecord { peer: rank, ..self.record(FaultKind::NotAcknowledged) };
         self.wait(&[Want { signal, count: self.epoch }], missing);
+        if self.late.get() >> rank & 1 != 0 {
+            self.await_late(missing);
+            self.late.set(self.late.get() & !(1 << rank));
+        }
+    }
+
+    /// Waits until a rank that is late on purpose is no longer taken for not started. Nobody parks: no signal would wake it.
+    fn await_late(&self, missing: FaultRecord) {
+        let Head { late_ns, deadline_ns, .. } = self.head;
+        let (begun, late) = (Instant::now(), Duration::from_nanos(late_ns.into()));
+        while let Some(left) = late.checked_sub(begun.elapsed()) {
+            if begun.elapsed() >= Duration::from_nanos(deadline_ns) {
+                self.give_up(FaultRecord { expected: self.epoch, seen: self.epoch.wrapping_sub(1), ..missing });
+            }
+            if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
+                abandon(Abandoned);
+            }
+            std::thread::sleep(left.min(Duration::from_millis(1)));
+        }
     }
 
     /// Says, on the last CTA that is done with what others lend, that this rank is, and waits, on the first, for all others.

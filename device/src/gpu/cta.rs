@@ -79,6 +79,8 @@ const CHOICE: u32 = 176;
 const MOVED: u32 = 184;
 const KNOWN: u32 = 192;
 const POLLED: u32 = 200;
+const BRINGS: u32 = 208;
+const PASSES_SINCE: u32 = 212;
 /// What a report of a fault needs: the addresses and numbers of [`Head`], then each role's stage and tile.
 pub(super) const HEAD: u32 = 256;
 /// Not 0 once a thread has ended because the launch is given up.
@@ -398,7 +400,7 @@ impl<'p, C: Config> Cta<'p, C> {
     }
 
     #[inline(always)]
-    fn is_aborted(&self) -> bool {
+    pub(super) fn is_aborted(&self) -> bool {
         unsafe { load_relaxed_sys(self.region + offset_of!(Control, abort) as u64) != 0 }
     }
 
@@ -485,6 +487,17 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn known(&self) -> u32 {
         self.shared + KNOWN
+    }
+    /// The ranks (a bit each) whose rows the mover scatters on this way through a stage's tiles. Not in registers, of which it has
+    /// none left.
+    #[inline(always)]
+    pub(super) fn brings(&self) -> u32 {
+        self.shared + BRINGS
+    }
+    /// When the mover began to pass rows by.
+    #[inline(always)]
+    pub(super) fn passes_since(&self) -> u32 {
+        self.shared + PASSES_SINCE
     }
     /// The mover's buffer.
     #[inline(always)]

@@ -34,7 +34,7 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
     pub fn begin(cta: &'c Cta<'p, C>) -> Self {
         let signals = Signals::new(cta, false);
         if C::MOVES_ROWS {
-            unsafe { sync_warp() };
+            unsafe { Self::bring_rows_of(cta, !cta.head.late) };
         }
         if Self::leads(cta) {
             unsafe { cta.know_epoch() };
@@ -47,6 +47,19 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
     pub fn finish(&self) {
         if Self::leads(self.cta) {
             self.cta.end_log();
+        }
+    }
+
+    /// Scatters the rows of these ranks (a bit each) from now on.
+    ///
+    /// # Safety
+    /// All lanes must come here together.
+    #[inline(always)]
+    unsafe fn bring_rows_of(cta: &Cta<'p, C>, ranks: u32) {
+        unsafe {
+            sync_warp();
+            store_shared(cta.brings(), ranks);
+            sync_warp();
         }
     }
 
@@ -177,7 +190,26 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
         if C::MOVES_ROWS && unsafe { lanes_where(self.cta.has_ended_thread()) } != 0 {
             end_thread();
         }
+        if C::MOVES_ROWS && self.cta.head.late != 0 {
+            unsafe { store_shared(self.cta.passes_since(), globaltimer() as u32) };
+        }
         routing.arranged(self.cta.head).blocks()
+    }
+
+    #[inline(always)]
+    fn comes_back(&self) -> bool {
+        let Head { late, late_ns, .. } = *self.cta.head;
+        if !C::MOVES_ROWS || late == 0 {
+            return false;
+        }
+        let passed_by = late & !unsafe { load_shared(self.cta.brings()) };
+        if passed_by != 0 {
+            // Reported by those who wait for a block: there are no registers left for it here. Rows that come too late do no harm.
+            let since = unsafe { load_shared(self.cta.passes_since()) };
+            while (globaltimer() as u32).wrapping_sub(since) < late_ns && !self.cta.is_aborted() {}
+        }
+        unsafe { Self::bring_rows_of(self.cta, if passed_by != 0 { passed_by } else { u32::MAX }) };
+        passed_by != 0
     }
 
     #[inline(always)]

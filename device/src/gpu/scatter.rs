@@ -42,7 +42,8 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
     if choices == 0 {
         return;
     }
-    // All ranks have begun the launch, and lend their rows: their tables are there.
+    // All ranks have begun the launch, and lend their rows: their tables are there. Which of them are late on purpose the caller
+    // knows.
     fence_proxy_async_global();
     let arranged = routing.arranged(head);
     let (group, end) = (arranged.group(rows.block), rows.block * routing.size.block_rows + arranged.rows(rows.block));
@@ -65,6 +66,11 @@ pub(super) unsafe fn scatter<E: Element, C: Config>(
         let mut turn = 0;
         every(1, head.world, 1, |next| turn = if unsafe { shuffle(start, next) } <= row { next } else { turn });
         let source = turn_of(turn);
+        let is_row = is_row && unsafe { load_shared(cta.brings()) } >> source & 1 != 0;
+        if unsafe { lanes_where(is_row) } == 0 {
+            first += side_by_side;
+            continue;
+        }
         let routed = arranged.rows_of(source);
         let chosen = if is_row { routed.row_at(row, group) } else { 0 };
         let place_in = |routed: Routed, round: u32| {

@@ -181,6 +181,13 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         if self.acknowledged.get() & known == 0 {
             let started = self.cta.region + (offset_of!(Control, started) + 4 * rank as usize) as u64;
             self.poll(started, self.epoch, |seen| fault_of(FaultKind::NotAcknowledged, rank, self.epoch, seen));
+            if self.cta.head.late >> rank & 1 != 0 {
+                let since = globaltimer();
+                self.poll_until(
+                    || globaltimer().wrapping_sub(since) >= self.cta.head.late_ns as u64,
+                    || fault_of(FaultKind::NotAcknowledged, rank, self.epoch, self.epoch.wrapping_sub(1)),
+                );
+            }
             self.acknowledged.set(self.acknowledged.get() | known);
         }
     }

@@ -152,6 +152,8 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
             in_turn: 0,
             drop_channel,
             drop_slot,
+            late: 0,
+            late_ns: 0,
             dims: padded,
         }
     }

@@ -107,11 +107,12 @@ impl<K: KernelType> Kernel<K> {
         Ok(self)
     }
 
-    /// Does harm to the next launch, so that a test can see it reported; to the first one of a graph, if that is what is started
+    /// Does harm to the next launch, so that a test can see what comes of it; to the first one of a graph, if that is what is started
     /// next.
     ///
     /// # Errors
-    /// There is no such rank or channel, or the slot has the wrong number of coordinates.
+    /// There is no such rank or channel, the slot has the wrong number of coordinates, or rows are to be late for too long, or
+    /// where none are lent.
     pub fn inject(&self, injection: Injection<'_>) -> Result<(), Error> {
         let injected = Injected::resolve(K::SPEC, self.loaded.world().ranks(), injection)?;
         self.loaded.inject(injected);

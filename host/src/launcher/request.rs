@@ -182,6 +182,8 @@ impl Request {
             in_turn: (!self.chosen.choice.fused).into(),
             drop_channel: NONE,
             drop_slot: NONE,
+            late: 0,
+            late_ns: 0,
             dims: self.dims,
         }
     }

@@ -109,6 +109,7 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 1, faults::index_out_of_bounds, faults::slot_out_of_range);
     elements!(cases, 1, moe::routings, moe::of_nothing, moe::back_to_back, moe::in_halves);
     each!(cases, 1, moe::overflow, moe::epochs_wrap<bf16>, moe::many_choices<bf16>);
+    each!(cases, 1, moe::late_rows, moe::missing_rows);
     each!(cases, 1, refusals::tensors, refusals::foreign_memory, refusals::settings, refusals::routings);
     fused!(cases, 1, timeline::records);
     each!(cases, 1, timeline::records<Alone, bf16>, timeline::records_orders<bf16>);

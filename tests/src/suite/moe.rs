@@ -1,10 +1,13 @@
 //! Layers of experts, with routings of many kinds.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, bail, ensure};
 use entwine::cudarc::driver::result;
 use entwine::device::abi::FaultKind;
 use entwine::device::{Scalar, bf16};
-use entwine::{Error, Kernel, RawMatrix, Stream, Tensor, TensorElement, World};
+use entwine::{Error, Injection, Kernel, RawMatrix, Stream, Tensor, TensorElement, World};
+use entwine_kernels::probes::moe_dispatch_gemm_in_order;
 use entwine_kernels::{moe_capacity, moe_dispatch_gemm, moe_gemm_combine, moe_layer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -291,6 +294,14 @@ impl<T: Number> Problem<T> {
     }
 }
 
+impl Problem<bf16> {
+    /// As [`first_half`](Problem::first_half), with the products in a fixed order.
+    fn first_half_in_order(&mut self) -> moe_dispatch_gemm_in_order::Args<'_> {
+        let moe_dispatch_gemm::Args { choices, weights, loads, x, rows, gate_up, hidden } = self.first_half();
+        moe_dispatch_gemm_in_order::Args { choices, weights, loads, x, rows, gate_up, hidden }
+    }
+}
+
 /// Where a tensor lies on each rank.
 fn raw<E: TensorElement>(tensor: &Tensor<E>) -> Vec<RawMatrix> {
     (0..tensor.world().ranks()).map(|rank| tensor.raw(rank)).collect()
@@ -411,6 +422,80 @@ pub fn in_halves<T: Number>(ranks: &Ranks) -> Result<()> {
         problem.check()?;
         ensure!(number::bits(&problem.y.gather()?) == wanted, "{routing:?}: other bits in two launches");
     }
+    check_guards(&world)
+}
+
+/// Case 12, of rows alone: whichever rank's are late, and whatever the order of the products, they come, and bits are the same.
+pub fn late_rows(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let whole: Kernel<moe_layer::Woven> = Kernel::load(&world)?;
+    let ready_first: Kernel<moe_dispatch_gemm::Woven> = Kernel::load(&world)?;
+    let in_order: Kernel<moe_dispatch_gemm_in_order::Woven> = Kernel::load(&world)?;
+    let second = Kernel::load(&world)?;
+    // Rows that several groups of a rank choose, blocks with rows of one rank and of several, and rows that take two steps.
+    let size = Size { tokens: 330, choices: 3, experts: 4, columns: ranks.pick(40, 8_200), hidden: 40 };
+    let by = Duration::from_millis(30);
+    for (seed, routing) in (0..).zip(ROUTINGS) {
+        let mut problem = Problem::<bf16>::roomy(&world, size, routing, seed)?;
+        whole.launch(problem.args())?.wait()?;
+        problem.check().with_context(|| format!("{routing:?}, nothing late"))?;
+        let wanted = number::bits(&problem.y.gather()?);
+        for rank in 0..ranks.count() {
+            let late = Injection::LateRows { rank, by };
+            for way in ["whole", "ready first", "in order"] {
+                problem.poison()?;
+                let begun = Instant::now();
+                match way {
+                    "whole" => {
+                        whole.inject(late)?;
+                        whole.launch(problem.args())?.wait()?;
+                    }
+                    "ready first" => {
+                        ready_first.inject(late)?;
+                        ready_first.launch(problem.first_half())?.wait()?;
+                    }
+                    _ => {
+                        in_order.inject(late)?;
+                        in_order.launch(problem.first_half_in_order())?.wait()?;
+                    }
+                }
+                ensure!(begun.elapsed() >= by, "{routing:?}, {way}: rank {rank} was not late");
+                if way != "whole" {
+                    second.launch(problem.second_half())?.wait()?;
+                }
+                let found = number::bits(&problem.y.gather()?);
+                ensure!(found == wanted, "{routing:?}, {way}: other bits with rank {rank} late");
+            }
+        }
+    }
+    check_guards(&world)
+}
+
+/// Case 15, of rows: what is missing is named, be it the rank or a block, and the next launch is right.
+pub fn missing_rows(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let deadline = Duration::from_secs(1);
+    let first = Kernel::<moe_dispatch_gemm::Woven>::load(&world)?.with_deadline(deadline);
+    let second = Kernel::load(&world)?;
+    let size = Size { tokens: 300, choices: 2, experts: 4, columns: 64, hidden: 16 };
+    let mut problem = Problem::<bf16>::roomy(&world, size, Routing::Uniform, 8)?;
+    let late = ranks.count() - 1;
+    first.inject(Injection::LateRows { rank: late, by: 4 * deadline })?;
+    match first.launch(problem.first_half())?.wait() {
+        Err(Error::Fault(fault)) => {
+            let rank = fault.kind == FaultKind::NotAcknowledged
+                && fault.stage == Some("dispatch")
+                && fault.peer == Some(late as u32);
+            let block = fault.kind == FaultKind::MissingSignal
+                && fault.stage == Some("activate")
+                && fault.channel == Some("Arrived");
+            ensure!(rank || block, "found {fault}");
+        }
+        other => bail!("expected an error over rows that never come, found {other:?}"),
+    }
+    first.launch(problem.first_half())?.wait()?;
+    second.launch(problem.second_half())?.wait()?;
+    problem.check()?;
     check_guards(&world)
 }
 
