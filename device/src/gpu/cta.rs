@@ -45,13 +45,17 @@ pub trait Config {
 
 /// Registers of a thread that does not compute, and of one that does. With two math warpgroups the
 /// accumulators don't fit into an even share.
-const FEW_REGISTERS: u32 = 72;
-const MANY_REGISTERS: u32 = 216;
+const REGISTERS: [u32; 2] = shared_out([72, 216]);
 /// The same where stages go by a routing, and where that is recorded.
-const ROUTING_REGISTERS: u32 = 88;
-const MANY_BESIDE_ROUTING: u32 = 208;
-const RECORDED_REGISTERS: u32 = 96;
-const MANY_BESIDE_RECORDED: u32 = 200;
+const ROUTING_REGISTERS: [u32; 2] = shared_out([88, 208]);
+const RECORDED_REGISTERS: [u32; 2] = shared_out([96, 200]);
+
+/// Shares of what a CTA with two math warpgroups starts with. It would wait for more for ever.
+const fn shared_out(shares: [u32; 2]) -> [u32; 2] {
+    const STARTED_WITH: u32 = 168;
+    assert!(shares[0] + 2 * shares[1] <= 3 * STARTED_WITH);
+    shares
+}
 
 /// Warps are told apart by these threads.
 const LOADING_THREAD: u32 = 0;
@@ -206,11 +210,11 @@ impl<'p, C: Config> Cta<'p, C> {
     pub unsafe fn give_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
             if const { C::ROUTES && C::RECORDS } {
-                unsafe { setmaxnreg_dec::<RECORDED_REGISTERS>() }
+                unsafe { setmaxnreg_dec::<{ RECORDED_REGISTERS[0] }>() }
             } else if const { C::ROUTES } {
-                unsafe { setmaxnreg_dec::<ROUTING_REGISTERS>() }
+                unsafe { setmaxnreg_dec::<{ ROUTING_REGISTERS[0] }>() }
             } else {
-                unsafe { setmaxnreg_dec::<FEW_REGISTERS>() }
+                unsafe { setmaxnreg_dec::<{ REGISTERS[0] }>() }
             }
         }
     }
@@ -220,11 +224,11 @@ impl<'p, C: Config> Cta<'p, C> {
     pub(super) unsafe fn take_registers(&self) {
         if const { C::WARPGROUPS == 2 } {
             if const { C::ROUTES && C::RECORDS } {
-                unsafe { setmaxnreg_inc::<MANY_BESIDE_RECORDED>() }
+                unsafe { setmaxnreg_inc::<{ RECORDED_REGISTERS[1] }>() }
             } else if const { C::ROUTES } {
-                unsafe { setmaxnreg_inc::<MANY_BESIDE_ROUTING>() }
+                unsafe { setmaxnreg_inc::<{ ROUTING_REGISTERS[1] }>() }
             } else {
-                unsafe { setmaxnreg_inc::<MANY_REGISTERS>() }
+                unsafe { setmaxnreg_inc::<{ REGISTERS[1] }>() }
             }
         }
     }
