@@ -117,6 +117,8 @@ pub struct StageSpec {
     pub ctas: Option<u32>,
     /// A thread of every CTA carries it, beside the other stages.
     pub moved: bool,
+    /// The index of the routing whose blocks are the first axis of the grid, which bounds them.
+    pub within: Option<usize>,
     /// The inner extents of the matrix products that each tile computes, as far as its function shows them.
     pub products: &'static [Extent],
     /// Indices of the channels that it sends on.

@@ -4,7 +4,7 @@
 use entwine::device::bf16;
 use entwine::spec::{Carriage, ElementType, KernelSpec};
 use entwine::{Device, Plan, World};
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, moe_layer};
 
 /// Width of the residual stream and of the feed-forward layer's inside: llama7b, llama70b, gpt3.
 const MODELS: [(u32, u32); 3] = [(4096, 11008), (8192, 28672), (12288, 49152)];
@@ -55,6 +55,25 @@ fn the_faster_tile_is_chosen_where_rows_are_gathered() {
     for ((hidden, inner), tiles) in MODELS.into_iter().zip(GATHERED) {
         for (m, tile) in ROWS.into_iter().zip(tiles) {
             let plan = plan(&all_gather_gemm::SPEC, [m, inner / 2, hidden], 2);
+            assert_eq!(plan.choice.tile, tile, "{plan}");
+        }
+    }
+}
+
+/// A layer of experts: mixtral, qwen2moe, dsv3ish, with 64, 256, 1024 and 4096 tokens on each rank.
+#[test]
+fn the_faster_tile_is_chosen_for_experts() {
+    let (low, wide, square) = ((64, 256), (128, 256), (128, 128));
+    let layers = [
+        ([4096, 14336, 8, 2], [square, wide, wide, wide]),
+        ([2048, 1408, 60, 4], [low, low, wide, wide]),
+        ([7168, 2048, 64, 8], [low, wide, wide, wide]),
+    ];
+    for ([h, f, e, k], tiles) in layers {
+        for (tokens, tile) in [64, 256, 1024, 4096].into_iter().zip(tiles) {
+            let c = tokens * k * 5 / 4 + e / 2 * 128 + 1024;
+            let dims = [("m", 2 * tokens), ("k", k), ("e", e), ("c", c), ("h", h), ("f", f)];
+            let plan = Plan::of(&moe_layer::SPEC, ElementType::Bf16, &dims, 2, &Device::h200()).unwrap();
             assert_eq!(plan.choice.tile, tile, "{plan}");
         }
     }

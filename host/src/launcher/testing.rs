@@ -21,6 +21,7 @@ pub(crate) static SPEC: KernelSpec = KernelSpec {
         order: "peers_first",
         ctas: None,
         moved: false,
+        within: None,
         products: &[],
         sends: &[0],
         receives: &[0],

@@ -67,6 +67,7 @@ pub static SPEC: KernelSpec = KernelSpec {
         order: "peers_first",
         ctas: None,
         moved: false,
+        within: None,
         products: &[],
         sends: &[0],
         receives: &[0],

@@ -13,7 +13,7 @@ use entwine::prelude::*;
 /// `rows`, `hidden` and `outputs` hold what a rank's experts work on, expert after expert, each from a multiple of `BM`
 /// rows on. With more rows than `c` the launch fails on every rank; [`moe_capacity`](crate::moe_capacity) rows are always enough
 /// where a token chooses no expert twice. A choice that is no expert's number chooses none.
-#[entwine::kernel(tiles = [(128, 256), (128, 128)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(64, 256), (128, 256), (128, 128)], elements = [bf16, f16])]
 pub mod moe_layer {
     use super::*;
     use crate::moe::orders::{column_by_column, in_quarters};

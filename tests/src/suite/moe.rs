@@ -556,7 +556,7 @@ fn copy(from: &[Vec<RawMatrix>], to: &[Vec<RawMatrix>], streams: &[Stream]) -> R
 /// Case 20: more tokens than there is room for are an error on every rank, and nothing is written out of bounds.
 pub fn overflow(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
-    let kernel = Kernel::load(&world)?;
+    let kernel = Kernel::load(&world)?.with_tile((128, 128))?;
     let size = Size { tokens: 300, choices: 2, experts: 4, columns: 64, hidden: 16 };
     for capacity in [0, 100, 128, 255] {
         let mut problem = Problem::<bf16>::random(&world, size, Routing::Hot, capacity, 5)?;

@@ -18,6 +18,8 @@ pub struct Device {
     pub launch_us: f64,
     /// What one CTA moves through its shared memory.
     pub cta_gbps: f64,
+    /// What one CTA reads of operands that come from memory.
+    pub stream_gbps: f64,
     /// What one mover sends over the link, a box at a time.
     pub mover_gbps: f64,
     /// Its memory.
@@ -41,6 +43,7 @@ impl Device {
             tile_us: 0.95,
             launch_us: 4.6,
             cta_gbps: 50.0,
+            stream_gbps: 75.0,
             mover_gbps: 11.0,
             memory_gbps: 4100.0,
             cached_bytes: 30 << 20,

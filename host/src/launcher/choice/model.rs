@@ -6,7 +6,7 @@
 
 use super::Choice;
 use super::device::Device;
-use super::workload::{Order, StageWork, Transfer, Workload};
+use super::workload::{Order, STEP_BYTES, StageWork, Transfer, Workload};
 use crate::spec::Carriage;
 
 /// The part of the time on the link by which transfers slow the products beside them: with and without a limit.
@@ -96,6 +96,25 @@ impl Model<'_> {
         stage.tiles.div_ceil(self.ctas(stage))
     }
 
+    /// All waves of a stage. Columns that few blocks of rows go through come from memory: a wave then takes at least as long as
+    /// its CTAs take to read theirs, all together and each by itself.
+    fn stage_us(&self, stage: &StageWork) -> f64 {
+        let tile_us = self.tile_us(stage);
+        if stage.steps == 0 || stage.sharers > 1.0 && !stage.routed {
+            return self.waves(stage) as f64 * tile_us;
+        }
+        let (rows, columns) = self.workload.tile;
+        let bytes_of = |panel: u32| panel as f64 * stage.steps as f64 * STEP_BYTES as f64;
+        let alone_us = micros(bytes_of(rows + columns), self.device.stream_gbps);
+        let wave_us = |tiles: u32| {
+            let together_us =
+                micros(tiles as f64 * bytes_of(columns) / stage.sharers.max(1.0), self.device.memory_gbps);
+            if tiles > 0 { tile_us.max(self.device.tile_us + alone_us.max(together_us)) } else { 0.0 }
+        };
+        let ctas = self.ctas(stage);
+        (stage.tiles / ctas) as f64 * wave_us(ctas) + wave_us(stage.tiles % ctas)
+    }
+
     fn tile_us(&self, stage: &StageWork) -> f64 {
         let area = self.workload.tile.0 as f64 * self.workload.tile.1 as f64 / (128.0 * 128.0);
         let step = self.device.step_us + self.device.step_area_us * area;
@@ -111,21 +130,26 @@ impl Model<'_> {
     fn compute_us(&self) -> f64 {
         let (mut shared, mut longest) = (0.0, 0.0f64);
         for stage in self.workload.stages.iter().filter(|stage| !stage.moved) {
-            let time = self.waves(stage) as f64 * self.tile_us(stage);
+            let time = self.stage_us(stage);
             match self.dedicated(stage) {
                 Some(_) => longest = longest.max(time),
                 None => shared += time,
             }
         }
-        let memory_us =
-            micros((self.workload.streamed_bytes + self.workload.shared_bytes) as f64, self.device.memory_gbps);
+        let bytes = self.workload.streamed_bytes + self.workload.shared_bytes;
+        // How much of the matrices a routing needs is not known.
+        let memory_us = if self.routed() { 0.0 } else { micros(bytes as f64, self.device.memory_gbps) };
         longest.max(shared).max(memory_us)
+    }
+
+    fn routed(&self) -> bool {
+        self.workload.stages.iter().any(|stage| stage.routed)
     }
 
     /// Memory slows products the more, the larger its part of the time is.
     fn memory_drag_us(&self, products_us: f64) -> f64 {
         let passes = self.workload.stages.iter().filter(|stage| stage.steps > 0).map(|stage| self.passes(stage)).max();
-        let Some(passes) = passes.filter(|_| products_us > 0.0) else { return 0.0 };
+        let Some(passes) = passes.filter(|_| products_us > 0.0 && !self.routed()) else { return 0.0 };
         let bytes = self.workload.streamed_bytes + passes as u64 * self.workload.shared_bytes;
         let memory_us = micros(bytes as f64, self.device.memory_gbps);
         MEMORY_DRAG * memory_us * (memory_us / products_us).min(1.0)

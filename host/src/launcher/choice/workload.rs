@@ -6,7 +6,7 @@ use crate::extent::{self, Sizes};
 use crate::spec::{ArgumentKind, ChannelSpec, ElementType, Extent, ItemSpec, KernelSpec, Route, StageSpec};
 
 /// Bytes of depth that a CTA multiplies at a time.
-const STEP_BYTES: u64 = 128;
+pub(super) const STEP_BYTES: u64 = 128;
 
 /// What each rank has to do in a launch with a certain tile.
 #[derive(Debug, Clone)]
@@ -30,6 +30,10 @@ pub(crate) struct StageWork {
     /// Of these, along the last axis but one and the last.
     pub rows: u32,
     pub columns: u32,
+    /// Blocks of rows that go through the same columns of products.
+    pub sharers: f64,
+    /// The blocks are those of a routing: as many as there are expected to be.
+    pub routed: bool,
     /// Steps through its products, for each tile.
     pub steps: u32,
     /// The CTAs that it has to itself.
@@ -92,7 +96,7 @@ impl Workload {
         let stages = kernel
             .stages
             .iter()
-            .map(|stage| StageWork::of(stage, element, sizes).ok_or_else(|| refuse("stage", stage.name)));
+            .map(|stage| StageWork::of(kernel, stage, element, sizes).ok_or_else(|| refuse("stage", stage.name)));
         let transfers = kernel.channels.iter().enumerate().map(|(index, channel)| {
             Transfer::of(kernel, index, channel, element, sizes).ok_or_else(|| refuse("channel", channel.name))
         });
@@ -123,7 +127,12 @@ impl Workload {
 }
 
 impl StageWork {
-    fn of(stage: &'static StageSpec, element: ElementType, sizes: &Sizes<'_>) -> Option<Self> {
+    fn of(
+        kernel: &'static KernelSpec,
+        stage: &'static StageSpec,
+        element: ElementType,
+        sizes: &Sizes<'_>,
+    ) -> Option<Self> {
         let axis = |from_last: usize| {
             let index = stage.grid.len().checked_sub(from_last)?;
             stage.grid[index].value(sizes)
@@ -131,11 +140,25 @@ impl StageWork {
         let depth = |extent: &Extent| Some(extent.value(sizes)? as u64 * element.size() as u64);
         let depths = stage.products.iter().map(depth).collect::<Option<Vec<_>>>()?;
         let steps: u64 = depths.iter().map(|depth| depth.div_ceil(STEP_BYTES)).sum();
+        let (mut tiles, mut rows) =
+            (extent::count(stage.grid, sizes)?, if stage.grid.len() < 2 { 1 } else { axis(2)? });
+        let mut sharers = tiles as f64 / axis(1)?.max(1) as f64;
+        if let Some(routing) = stage.within
+            && let Some(blocks) = Blocks::of(&kernel.channels[routing].item, sizes)
+        {
+            let room = stage.grid[0].value(sizes)?.max(1);
+            let expected = blocks.expected().clamp(1.0, room as f64);
+            tiles = (tiles as f64 / room as f64 * expected).ceil() as u32;
+            rows = if stage.grid.len() == 2 { expected.ceil() as u32 } else { rows };
+            sharers = expected / blocks.groups.max(1.0);
+        }
         Some(StageWork {
             name: stage.name,
-            tiles: extent::count(stage.grid, sizes)?,
-            rows: if stage.grid.len() < 2 { 1 } else { axis(2)? },
+            tiles,
+            rows,
             columns: axis(1)?,
+            sharers,
+            routed: stage.within.is_some(),
             steps: u32::try_from(steps).ok()?,
             ctas: stage.ctas,
             moved: stage.moved,
@@ -146,6 +169,39 @@ impl StageWork {
                 _ => Order::Other,
             },
         })
+    }
+}
+
+/// The blocks that a routing is expected to make on a rank, if rows choose all groups alike.
+struct Blocks {
+    /// Groups of the rank.
+    groups: f64,
+    /// Rows that choose one of them.
+    rows: f64,
+    block_rows: f64,
+}
+
+impl Blocks {
+    fn of(item: &ItemSpec, sizes: &Sizes<'_>) -> Option<Self> {
+        let ItemSpec::Routing { rows, choices, groups, .. } = item else { return None };
+        let value = |extent: &Extent| Some(extent.value(sizes)? as f64);
+        let (world, groups) = (sizes.world as f64, value(groups)?);
+        let rows = value(rows)? * world * value(choices)? / groups.max(1.0);
+        Some(Blocks { groups: (groups / world).ceil(), rows, block_rows: sizes.tile.0.max(1) as f64 })
+    }
+
+    /// A group's rows vary as independent choices do. It has one block more than `n` if it has more rows than `n` blocks
+    /// hold; how probable that is, is taken from the logistic distribution, which is close to the normal one.
+    fn expected(&self) -> f64 {
+        let deviation = self.rows.sqrt().max(1e-3);
+        let more_than = |blocks: f64| {
+            let beyond = (blocks * self.block_rows + 0.5 - self.rows) / deviation;
+            1.0 / (1.0 + (1.7 * beyond).exp())
+        };
+        // All but a few vary around the mean; the blocks that are full whatever happens are counted at once.
+        let full = ((self.rows - 8.0 * deviation) / self.block_rows).floor().max(0.0);
+        let varying = (0..).map(|index| more_than(full + index as f64)).take_while(|probability| *probability > 1e-3);
+        self.groups * (full + varying.sum::<f64>())
     }
 }
 

@@ -65,6 +65,14 @@ fn stage(kernel: &Kernel, stage: &Stage) -> TokenStream {
         None => quote!(Option::None),
     };
     let moved = stage.moved;
+    let routing = stage.ports().find(|(name, _)| stage.within.as_ref() == Some(*name));
+    let within = match routing {
+        Some((_, port)) => {
+            let channel = literal(port.channel);
+            quote!(Option::Some(#channel))
+        }
+        None => quote!(Option::None),
+    };
     let products = products::inner_extents(kernel, stage).into_iter().map(|extent| extent.in_spec(&kernel.dims));
     let sends = stage.ports().filter(|(_, port)| port.send.is_some()).map(|(_, port)| literal(port.channel));
     let receives = stage.ports().filter(|(_, port)| port.receive.is_some()).map(|(_, port)| literal(port.channel));
@@ -75,6 +83,7 @@ fn stage(kernel: &Kernel, stage: &Stage) -> TokenStream {
             order: #order,
             ctas: #ctas,
             moved: #moved,
+            within: #within,
             products: &[#(#products),*],
             sends: &[#(#sends),*],
             receives: &[#(#receives),*],
