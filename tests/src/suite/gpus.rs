@@ -118,6 +118,17 @@ pub fn code_for_ampere(ranks: &Ranks) -> Result<()> {
     check_guards(&world)
 }
 
+/// Ranks that share a GPU, since they are told to.
+pub fn shared(ranks: &Ranks) -> Result<()> {
+    for count in [2, 3] {
+        let world = ranks.builder().gpus(&vec![0; count]).share_gpus().build()?;
+        ensure!(world.ranks() == count, "{} ranks in place of {count}", world.ranks());
+        Problem::<ReduceScatter, bf16>::random(&world, SIZE, 1)?.run_and_check(&Kernel::load(&world)?)?;
+        check_guards(&world)?;
+    }
+    Ok(())
+}
+
 /// Worlds that can't be opened say which GPU is wrong.
 pub fn worlds(_: &Ranks) -> Result<()> {
     let refused = |ordinals: &[usize], words: &str| match World::gpus(ordinals) {

@@ -148,7 +148,16 @@ pub fn simulated() -> Vec<Case> {
 pub fn gpus() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 2, gpus::launch_blocking);
-    each!(cases, 1, gpus::own_streams, gpus::tunes, gpus::code_for_ampere, gpus::worlds, graphs::wrong_streams);
+    each!(
+        cases,
+        1,
+        gpus::own_streams,
+        gpus::tunes,
+        gpus::code_for_ampere,
+        gpus::shared,
+        gpus::worlds,
+        graphs::wrong_streams
+    );
     fused!(cases, 1, graphs::inputs_change, graphs::captured);
     each!(cases, 1, moe::replayed<bf16>);
     each!(cases, 2, graphs::faults_in_replays, graphs::replayed_on_one_rank);

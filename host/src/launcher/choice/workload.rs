@@ -243,6 +243,16 @@ mod tests {
     use crate::testing::SPEC;
 
     #[test]
+    fn a_group_has_as_many_blocks_as_its_rows_are_likely_to_need() {
+        let blocks = |rows: f64| Blocks { groups: 10.0, rows, block_rows: 128.0 }.expected();
+        for (rows, expected) in [(0.0, 0.0), (16.0, 10.0), (128.0, 15.0), (192.0, 20.0), (100_000.0, 7817.5)] {
+            let found = blocks(rows);
+            assert!((found - expected).abs() < 0.5, "{rows} rows for each group make {found} blocks");
+        }
+        assert!((0..1000).map(f64::from).map(blocks).is_sorted());
+    }
+
+    #[test]
     fn a_rank_fills_its_slots_of_all_others() {
         for (world, slots) in [(1, 0), (2, 4), (4, 3 * 4)] {
             let sizes = Sizes { dims: &[64 * 2 * world, 128], world, tile: (64, 64) };
