@@ -48,7 +48,7 @@ pub struct Plan {
 pub struct StagePlan {
     /// Its name.
     pub name: &'static str,
-    /// Its tiles.
+    /// Its tiles; where a routing makes their blocks, as many as there are expected to be.
     pub tiles: u32,
     /// Steps, of 128 bytes of depth each, through the matrix products of a tile.
     pub steps: u32,
