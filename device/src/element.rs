@@ -33,6 +33,11 @@ pub trait Element: Copy + core::marker::Send + Sync + 'static {
     #[doc(hidden)]
     fn pair<S: TileShape>(held: &Self::Held<S>, index: usize) -> (f32, f32);
 
+    /// A pair of 16-bit elements, as it is held.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn word<S: TileShape>(held: &Self::Held<S>, index: usize) -> u32;
+
     /// Replaces a pair.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
@@ -99,6 +104,11 @@ impl Element for f32 {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
+    fn word<S: TileShape>(_: &S::Values, _: usize) -> u32 {
+        unreachable!()
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
     fn set_pair<S: TileShape>(held: &mut S::Values, index: usize, (low, high): (f32, f32)) {
         let values = held.values_mut();
         values[2 * index] = low;
@@ -129,6 +139,10 @@ macro_rules! held_in_words {
         #[inline(always)]
         fn pair<S: TileShape>(held: &S::Words, index: usize) -> (f32, f32) {
             Self::unpack(held.words()[index])
+        }
+        #[inline(always)]
+        fn word<S: TileShape>(held: &S::Words, index: usize) -> u32 {
+            held.words()[index]
         }
         #[inline(always)]
         fn set_pair<S: TileShape>(held: &mut S::Words, index: usize, (low, high): (f32, f32)) {

@@ -45,6 +45,11 @@ pub fn cta_barriers(entry: &Function<'_>) -> usize {
     instructions(entry.text).filter(|instruction| is_cta_barrier(instruction)).count()
 }
 
+/// How many instructions of an entry all lanes of a warp must come to together.
+pub fn synchronized_instructions(entry: &Function<'_>) -> usize {
+    instructions(entry.text).filter(|instruction| instruction.contains(".sync.")).count()
+}
+
 fn entry_violations(entry: &Function<'_>, target: Target) -> Vec<String> {
     let all: Vec<_> = instructions(entry.text).collect();
     let mut violations = Vec::new();

@@ -1,5 +1,6 @@
 //! The structure of PTX: that each rule catches what it is for, and that the ready-made kernels keep them all.
 
+use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,9 @@ use entwine_kernels::{
     gemv_all_reduce, moe_dispatch_gemm, moe_gemm_combine, moe_layer,
 };
 use entwine_tests::kernels::{words_bf16, words_f16, words_f32, words_i32, words_i64, words_u32, words_u64};
-use entwine_tests::ptx::{cta_barriers, has_roles, instructions_like, matrix_instructions, violations};
+use entwine_tests::ptx::{
+    cta_barriers, has_roles, instructions_like, matrix_instructions, synchronized_instructions, violations,
+};
 
 /// Those that multiply.
 const KERNELS: [&KernelSpec; 9] = [
@@ -195,7 +198,7 @@ fn every_variant_of_a_kernel_has_a_sound_entry() {
     }
 }
 
-/// Entries of a log are the only things that code for Hopper whose threads have roles stores four words at a time.
+/// Entries of a log are the only numbers that code for Hopper whose threads have roles stores four at a time.
 #[test]
 fn what_is_not_recorded_leaves_no_trace() {
     let hopper = |timeline| kernels(timeline).into_iter().filter(|(target, ..)| *target == Target::Sm90a);
@@ -205,6 +208,22 @@ fn what_is_not_recorded_leaves_no_trace() {
     };
     assert!(hopper(false).flat_map(|(.., module)| logs(&module)).all(|count| count == 0));
     assert!(hopper(true).flat_map(|(.., module)| logs(&module)).all(|count| count > 0));
+}
+
+/// One lane of a warp notes events. Had the compiler copied into both arms of that branch what all lanes must come to together, such as
+/// `stmatrix`, they would wait for each other for ever.
+#[test]
+fn what_is_recorded_keeps_lanes_together() {
+    let counts = |timeline| {
+        let modules = kernels(timeline).into_iter().filter(|(target, ..)| *target == Target::Sm90a);
+        let counts = modules.flat_map(|(.., module)| {
+            let entries = module.entries().filter(has_roles);
+            entries.map(|entry| (entry.name.to_owned(), synchronized_instructions(&entry))).collect::<Vec<_>>()
+        });
+        counts.collect::<HashMap<_, _>>()
+    };
+    let [plain, recorded] = [false, true].map(counts);
+    assert_eq!(plain, recorded);
 }
 
 /// Case 27: of each type of words, every operation is there in every order and at every scope that it is written with.

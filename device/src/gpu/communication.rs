@@ -5,8 +5,9 @@ use core::cell::Cell;
 
 use super::boxes::{Source, put_in_matrix};
 use super::cta::{Config, Cta, Cursor};
-use super::fault::{COMMUNICATION, misfit, no_rank};
+use super::fault::{COMMUNICATION, misfit};
 use super::signals::{Signals, Way};
+use super::stored::goes_straight;
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
@@ -79,14 +80,19 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         self.staged.set(self.staged.get() ^ 1);
     }
 
+    /// Waits for the staging buffer, if the math warpgroups have kept it.
+    #[inline(always)]
+    fn have_staging(&self) {
+        if self.held.replace(false) {
+            self.take_staging();
+        }
+    }
+
     /// Brings the tile at `from` into the staging buffer and hands it to the math warpgroups.
     #[inline(always)]
     fn fetch<E: Element, S: TileShape>(&self, from: &Place) {
         check_staged::<C, E, S>();
-        if self.held.get() {
-            self.take_staging();
-            self.held.set(false);
-        }
+        self.have_staging();
         let from = Source::tile::<C, S>(&self.signals, from);
         if from.limited() {
             self.signals.take_link(Way::In);
@@ -145,6 +151,31 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             self.free(oldest.slot);
             oldest = oldest.next(C::RING_DEPTH);
         }
+    }
+
+    /// Lets the math warpgroups store a tile themselves, but for one of a channel that lies in a matrix.
+    #[inline(always)]
+    fn lets_store(&self, to: &Place) -> bool {
+        let Place::Slot(slot) = to else {
+            self.collect();
+            return true;
+        };
+        if slot.into.is_some() {
+            return false;
+        }
+        let limited = self.signals.limits_store(slot);
+        if limited {
+            self.signals.take_link(Way::Out);
+        }
+        self.have_staging();
+        unsafe { self.signals.tell_targets(slot) };
+        self.collect();
+        self.cta.event(EventKind::Store);
+        self.signals.announce(slot);
+        if limited {
+            self.signals.return_link(Way::Out);
+        }
+        true
     }
 
     /// Gives a ring slot back in the place of all its usual readers.
@@ -237,21 +268,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
 
-    /// The math warpgroups begin when the staging buffer is theirs, and give it back at once: what is added to the sum comes there
-    /// meanwhile.
     #[inline(always)]
-    fn weighted_sum<E: Element, S: TileShape>(&self, routing: &RoutingPlace, source: u32, _: u32, from: &MatrixPlace) {
-        if source >= self.cta.head.world {
-            no_rank(source);
-        }
-        if let Some(found) = routing.misfit_summed(&from.matrix) {
-            misfit(routing, &found);
-        }
-        if self.held.get() {
-            self.take_staging();
-            self.held.set(false);
-        }
-        self.collect();
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+        self.cta.hear(&self.choice);
     }
 
     #[inline(always)]
@@ -284,6 +303,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, _: &(), to: &Place) {
         check_staged::<C, E, S>();
+        if const { goes_straight::<E, S>() } && self.lets_store(to) {
+            return;
+        }
         self.collect();
         self.cta.event(EventKind::Store);
         let (count, from) = (boxes(S::COLUMNS, E::SIZE), self.cta.staging());

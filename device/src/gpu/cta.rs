@@ -97,6 +97,8 @@ pub(super) const SINCE: u32 = 448;
 pub(super) const LOGGED: u32 = 480;
 /// Where the regions start, for the communication thread: it asks for each piece that it sends.
 const REGIONS: u32 = 512;
+/// Where the math warpgroups store a tile: the number of places, and their addresses.
+const TARGETS: u32 = 576;
 
 /// A CTA, as one of its threads sees it.
 pub struct Cta<'p, C: Config> {
@@ -318,6 +320,33 @@ impl<'p, C: Config> Cta<'p, C> {
         unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
     }
 
+    /// Keeps the address of another place where the math warpgroups store the next tile. `count` others are kept.
+    ///
+    /// # Safety
+    /// The staging buffer must be the communication thread's.
+    #[inline(always)]
+    pub(super) unsafe fn keep_target(&self, count: u32, address: u64) {
+        let at = self.shared + TARGETS + 8 * (count + 1);
+        unsafe {
+            store_shared(self.shared + TARGETS, count + 1);
+            store_shared(at, address as u32);
+            store_shared(at + 4, (address >> 32) as u32);
+        }
+    }
+
+    /// Calls `each` with the address of every place that is kept.
+    ///
+    /// # Safety
+    /// The staging buffer must be the math warpgroups'.
+    #[inline(always)]
+    pub(super) unsafe fn kept_targets(&self, mut each: impl FnMut(u64)) {
+        let count = unsafe { load_shared(self.shared + TARGETS) };
+        for index in 0..count {
+            let at = self.shared + TARGETS + 8 * (index + 1);
+            each(unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 });
+        }
+    }
+
     /// Leaves in shared memory what is needed to report a fault.
     ///
     /// # Safety
@@ -427,12 +456,18 @@ impl<'p, C: Config> Cta<'p, C> {
         }
     }
 
-    /// What the loader tells a thread of its own, whose next choice is the one at `next`.
+    /// What the loader tells a thread of its own between two tiles.
     #[inline(always)]
     pub(super) fn told(&self, next: &Cell<Cursor>) -> u32 {
+        self.event(EventKind::End);
+        self.hear(next)
+    }
+
+    /// What the loader tells a thread of its own, whose next choice is the one at `next`.
+    #[inline(always)]
+    pub(super) fn hear(&self, next: &Cell<Cursor>) -> u32 {
         let cursor = next.get();
         next.set(cursor.next(CHOICES));
-        self.event(EventKind::End);
         self.wait(self.chosen(cursor.slot), cursor.parity);
         unsafe { self.read_choice(cursor.slot) }
     }

@@ -1,5 +1,6 @@
 //! Rows that are summed, each of which lies where the arrangement has what a choice made of it.
 
+use super::quad::{QUAD, transpose};
 use crate::abi::Head;
 use crate::element::Element;
 use crate::memory::word;
@@ -9,8 +10,6 @@ use crate::ptx::*;
 use crate::routing::{Entry, Routed, RoutingPlace};
 use crate::shape::TileShape;
 
-/// Lanes that hold a row together.
-const QUAD: u32 = 4;
 /// Elements of a tile that a lane loads at a time.
 const EACH: usize = 8;
 /// Loads of a row that a lane has under way.
@@ -220,38 +219,19 @@ unsafe fn to_fragment<S: TileShape>(sum: &mut S::Values, turn: u32) {
     for half in 0..2 {
         for chunk in 0..S::COLUMNS / CHUNK {
             let first = half * (S::COLUMNS / 4) + chunk * EACH;
-            let mut pairs = [[0.0; 2]; 4];
-            for pair in 0..4 {
-                pairs[pair] = [sum.values_mut()[first + 2 * pair], sum.values_mut()[first + 2 * pair + 1]];
-            }
-            unsafe {
-                exchange(&mut pairs, turn, 1);
-                exchange(&mut pairs, turn, 2);
+            let mut words = [[0; 4]; 2];
+            for (index, words) in words.iter_mut().enumerate() {
+                for (pair, word) in words.iter_mut().enumerate() {
+                    *word = sum.values_mut()[first + 2 * pair + index].to_bits();
+                }
+                unsafe { transpose(words, turn) };
             }
             for block in 0..4 {
                 let at = (chunk * QUAD as usize + block) * 4 + 2 * half;
-                of_fragment.values_mut()[at] = pairs[block][0];
-                of_fragment.values_mut()[at + 1] = pairs[block][1];
+                of_fragment.values_mut()[at] = f32::from_bits(words[0][block]);
+                of_fragment.values_mut()[at + 1] = f32::from_bits(words[1][block]);
             }
         }
     }
     *sum = of_fragment;
-}
-
-/// A step of a transposition: lanes whose turns differ by `distance` exchange the halves that are not on the diagonal.
-#[inline(always)]
-unsafe fn exchange(pairs: &mut [[f32; 2]; 4], turn: u32, distance: usize) {
-    let upper = turn & distance as u32 != 0;
-    for low in 0..4 {
-        if low & distance != 0 {
-            continue;
-        }
-        let high = low + distance;
-        for index in 0..2 {
-            let (one, other) = (pairs[low][index], pairs[high][index]);
-            let got = unsafe { shuffle_xor(select(upper, one, other), distance as u32) };
-            pairs[low][index] = select(upper, got, one);
-            pairs[high][index] = select(upper, other, got);
-        }
-    }
 }

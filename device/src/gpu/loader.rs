@@ -5,7 +5,7 @@ use core::cell::Cell;
 
 use super::boxes::{Source, await_boxes};
 use super::cta::{CHOICES, Config, Cta, Cursor, TRIES};
-use super::fault::LOADER;
+use super::fault::{LOADER, misfit, no_rank};
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
@@ -164,8 +164,17 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
         const { panic!("rows are scattered in a stage with `carrier = mover`") }
     }
 
+    /// Says that what the rows wait for has come: the communication thread, which waits for it too, is often busy with the tile before.
     #[inline(always)]
-    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {}
+    fn weighted_sum<E: Element, S: TileShape>(&self, routing: &RoutingPlace, source: u32, _: u32, from: &MatrixPlace) {
+        if source >= self.cta.head.world {
+            no_rank(source);
+        }
+        if let Some(found) = routing.misfit_summed(&from.matrix) {
+            misfit(routing, &found);
+        }
+        self.tell(0);
+    }
 
     #[inline(always)]
     fn reclaim(&self) {}

@@ -3,11 +3,13 @@
 
 use core::cell::Cell;
 
+use super::area::Area;
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use super::gathered::Gathered;
 use super::in_a_cta;
 use super::routing::Team;
+use super::stored::{self, goes_straight};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
@@ -121,12 +123,18 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         }
     }
 
-    /// What the loader tells, or `otherwise` if the launch is given up.
+    /// What the loader tells between two tiles, or `otherwise` if the launch is given up.
     #[inline(always)]
     fn told(&self, otherwise: u32) -> u32 {
+        self.event(EventKind::End);
+        self.hear(otherwise)
+    }
+
+    /// What the loader tells, or `otherwise` if the launch is given up.
+    #[inline(always)]
+    fn hear(&self, otherwise: u32) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
-        self.event(EventKind::End);
         self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
         if self.cta.is_given_up() {
             return otherwise;
@@ -150,6 +158,14 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             self.held.set(false);
         } else {
             self.take_staging();
+        }
+    }
+
+    /// Hands the staging buffer over, if this side has kept it.
+    #[inline(always)]
+    fn keep_no_staging(&self) {
+        if self.held.replace(false) {
+            self.give_staging();
         }
     }
 
@@ -195,9 +211,20 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         self.cta.staging() + index * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16 + byte % 16
     }
 
+    /// Keeps the compiler from copying what follows into the arms of a branch that only some lanes take, such as those that note an event:
+    /// it doesn't know that all must come to `stmatrix` and `ldmatrix` together.
+    ///
+    /// # Safety
+    /// All lanes of a warp must come here together.
+    #[inline(always)]
+    unsafe fn stand_together(&self) {
+        unsafe { sync_warp() };
+    }
+
     /// Calls `f` with the index and the staged value of each pair.
     #[inline(always)]
     fn read_staged<E: Element, S: TileShape>(&self, mut f: impl FnMut(usize, (f32, f32))) {
+        unsafe { self.stand_together() };
         for index in 0..boxes(S::COLUMNS, E::SIZE) {
             let first = first_pair::<E, S>(index);
             // The pairs before it were in the box before.
@@ -223,13 +250,40 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         }
     }
 
+    /// Stores a tile where the communication thread lets this side do so, with the staging buffer, which is passed on for the order of
+    /// turns alone.
+    #[inline(always)]
+    fn stores<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) -> bool {
+        let store = |to: &Area| unsafe { stored::store::<E, S>(tile, to, self.first_row(), self.lane) };
+        // When the launch is given up, what was multiplied may be anything.
+        match to {
+            Place::Matrix(place) => {
+                self.have_staging();
+                if !self.cta.is_given_up() {
+                    store(&Area::matrix::<E>(place));
+                }
+            }
+            Place::Slot(slot) if slot.into.is_none() => {
+                self.keep_no_staging();
+                self.take_staging();
+                if !self.cta.is_given_up() {
+                    let rows = slot.rows(S::ROWS);
+                    unsafe { self.cta.kept_targets(|address| store(&Area { rows, ..Area::slot(address, S::ROWS) })) };
+                }
+            }
+            Place::Slot(_) => return false,
+        }
+        true
+    }
+
     #[inline(always)]
     fn write_staged<E: Element, S: TileShape>(&self, tile: &E::Held<S>) {
+        unsafe { self.stand_together() };
         for index in 0..boxes(S::COLUMNS, E::SIZE) {
             let first = first_pair::<E, S>(index);
             if const { E::SIZE == 2 } {
                 for group in 0..4 {
-                    let word = |offset: usize| E::pack_pair(E::pair::<S>(tile, first + 4 * group as usize + offset));
+                    let word = |offset: usize| E::word::<S>(tile, first + 4 * group as usize + offset);
                     let words = [word(0), word(1), word(2), word(3)];
                     unsafe { stmatrix_x4(self.matrix_address::<S>(index, group), words) };
                 }
@@ -329,12 +383,9 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         row: u32,
         from: &MatrixPlace,
     ) -> S::Values {
-        if self.held.get() {
-            self.give_staging();
-            self.held.set(false);
-        }
-        self.take_staging();
-        self.give_staging();
+        self.event(EventKind::Wait);
+        self.hear(0);
+        self.event(EventKind::Ready);
         if self.cta.is_given_up() {
             return f32::zeros::<S>();
         }
@@ -413,10 +464,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
 
     #[inline(always)]
     fn load<E: Element, S: TileShape>(&self, _: &Place) -> E::Held<S> {
-        if self.held.get() {
-            self.give_staging();
-            self.held.set(false);
-        }
+        self.keep_no_staging();
         self.take_staging();
         let mut tile = E::zeros::<S>();
         self.read_staged::<E, S>(|index, pair| E::set_pair::<S>(&mut tile, index, pair));
@@ -425,9 +473,11 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, _: &Place) {
-        self.have_staging();
-        self.write_staged::<E, S>(tile);
+    fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) {
+        if !const { goes_straight::<E, S>() } || !self.stores::<E, S>(tile, to) {
+            self.have_staging();
+            self.write_staged::<E, S>(tile);
+        }
         self.give_staging();
         self.event(EventKind::Staged);
     }

@@ -10,6 +10,7 @@
 //! Code for every GPU from Ampere on (`cfg(entwine_sm_80)`) has one role (`ampere`) and the same protocol between ranks.
 
 mod ampere;
+mod area;
 mod boxes;
 mod communication;
 mod cta;
@@ -21,9 +22,11 @@ mod log;
 mod math;
 mod mover;
 mod poller;
+mod quad;
 mod routing;
 mod scatter;
 mod signals;
+mod stored;
 mod streaming;
 
 pub use ampere::Collective;

@@ -82,7 +82,9 @@ impl<'c, 'p, C: Config> Role for Poller<'c, 'p, C> {
     fn scatter<E: Element>(&self, _: &RoutingPlace, _: &Scattered) {}
 
     #[inline(always)]
-    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {}
+    fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) {
+        self.cta.hear(&self.choice);
+    }
 
     #[inline(always)]
     fn reclaim(&self) {}

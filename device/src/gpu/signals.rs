@@ -364,6 +364,23 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         });
     }
 
+    /// Tells the math warpgroups where to store a slot's tile.
+    ///
+    /// # Safety
+    /// The staging buffer must be this thread's.
+    #[inline(always)]
+    pub unsafe fn tell_targets(&self, slot: &SlotPlace) {
+        let mut count = 0;
+        self.for_receivers(slot, |receiver| {
+            let address = self.reserve(slot, receiver);
+            // As with `put`.
+            if count == 0 || slot.arg.pull == 0 {
+                unsafe { self.cta.keep_target(count, address) };
+                count += 1;
+            }
+        });
+    }
+
     /// Completes and releases what was stored into a slot, and signals its receivers.
     #[inline(always)]
     pub fn announce(&self, slot: &SlotPlace) {

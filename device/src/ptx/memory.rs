@@ -221,7 +221,7 @@ pub unsafe fn load_global_16_if(address: u64, there: bool) -> [u32; 4] {
 pub unsafe fn store_global_16(address: u64, words: [u32; 4]) {
     unsafe {
         asm!(
-            "st.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
+            "st.global.v4.b32 [{}], {{{}, {}, {}, {}}};",
             in(reg64) address, in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3],
         );
     }

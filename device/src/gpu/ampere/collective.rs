@@ -1,11 +1,11 @@
 //! The role of a CTA's threads, all of them together.
 
-use super::area::{Area, PIECE};
 use super::copy;
 use super::product::product;
 use super::thread::{ROWS_HELD, Thread, block_columns};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
+use crate::gpu::area::{Area, PIECE};
 use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::{COLLECTIVE, end_thread, misfit, no_rank};
 use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};

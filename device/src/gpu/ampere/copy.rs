@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use super::area::{Area, PIECE, PIECES};
 use super::thread::{BLOCK_ROWS, Thread, block_columns};
 use crate::element::Element;
+use crate::gpu::area::{Area, PIECE, PIECES};
 use crate::gpu::cta::Config;
 use crate::layout::ROW;
 use crate::layout::ampere::threads;

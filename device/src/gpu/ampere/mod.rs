@@ -4,7 +4,6 @@
 //! Shared memory is one buffer: the ring of a matmul, or a tile on its way in or out. Each operation begins with a CTA
 //! barrier, after which the buffer is its own. Nothing here needs more than `sm_80`.
 
-pub(super) mod area;
 pub(super) mod collective;
 pub(super) mod copy;
 mod product;

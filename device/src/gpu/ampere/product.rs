@@ -1,9 +1,9 @@
 //! The matmul's main loop: both operands come step by step through a ring in shared memory into registers, and are
 //! multiplied warp by warp.
 
-use super::area::{Area, PIECE};
 use super::thread::{BLOCK_ROWS, Thread, block_columns};
 use crate::element::{Element, MatmulElement};
+use crate::gpu::area::{Area, PIECE};
 use crate::layout::ampere::{DEPTH, STEP, ring_slot, threads};
 use crate::order::tiles;
 use crate::ptx::*;

@@ -3,7 +3,7 @@
 use super::held::{self, Seat, rows_held};
 use super::role::Streaming;
 use crate::element::Element;
-use crate::gpu::ampere::area::Area;
+use crate::gpu::area::Area;
 use crate::gpu::cta::Config;
 use crate::gpu::fault::{bad_index, bad_offset};
 use crate::memory::word;

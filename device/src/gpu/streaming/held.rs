@@ -4,8 +4,8 @@
 //! a *quad* of it, four columns. A group holds rows that follow each other.
 
 use crate::element::Element;
-use crate::gpu::ampere::area::Area;
-use crate::gpu::ampere::area::PIECE;
+use crate::gpu::area::Area;
+use crate::gpu::area::PIECE;
 use crate::layout::streaming::threads;
 use crate::ptx::*;
 use crate::shape::TileShape;

@@ -8,7 +8,7 @@ use super::held::{self, Seat, for_each_element, rows_held};
 use super::role::Streaming;
 use crate::abi::{FaultKind, MatrixArg, NONE};
 use crate::element::Element;
-use crate::gpu::ampere::area::Area;
+use crate::gpu::area::Area;
 use crate::gpu::cta::Config;
 use crate::gpu::fault::{missed_word, word_fault};
 use crate::layout::streaming::threads;

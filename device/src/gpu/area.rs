@@ -6,13 +6,13 @@ use crate::place::MatrixPlace;
 use crate::ptx::*;
 
 /// Bytes of a piece.
-pub(in crate::gpu) const PIECE: u32 = 16;
+pub(super) const PIECE: u32 = 16;
 /// Pieces of a row of a box.
-pub(in crate::gpu) const PIECES: u32 = ROW / PIECE;
+pub(super) const PIECES: u32 = ROW / PIECE;
 
 /// Rows in memory. Those of a matrix are boxes, too: boxes whose rows lie far apart, and which follow each other closely.
 #[derive(Clone, Copy)]
-pub(in crate::gpu) struct Area {
+pub(super) struct Area {
     /// Address of the first row.
     pub start: u64,
     /// Bytes from a row of a box to the next.
