@@ -46,6 +46,9 @@ pub struct Stage<const D: usize> {
     pub grid: [u32; D],
     /// The CTAs that carry it.
     pub share: Share,
+    /// The last of them begins. Stages begin by turns with the first and the last: who gets a tile more of one gets none more of
+    /// the next.
+    pub from_end: bool,
 }
 
 /// A position in the sequence in which a rank visits a stage's tiles. An order is a function from it to
@@ -65,6 +68,13 @@ pub struct Step<const D: usize> {
 }
 
 impl<const D: usize> Stage<D> {
+    /// Which of the CTAs that carry it a CTA is, and so the position of its first tile.
+    #[inline(always)]
+    fn seat(&self, cta: u32) -> u32 {
+        let offset = cta.wrapping_sub(self.share.first);
+        if self.from_end { self.share.count.wrapping_sub(1).wrapping_sub(offset) } else { offset }
+    }
+
     /// The number of its tiles that fall to a CTA, every `count`-th of them.
     #[inline(always)]
     fn tiles_of(&self, cta: u32) -> u32 {
@@ -72,16 +82,17 @@ impl<const D: usize> Stage<D> {
         for extent in self.grid {
             total *= extent;
         }
-        if cta < self.share.first || cta - self.share.first >= self.share.count {
+        let seat = self.seat(cta);
+        if seat >= self.share.count {
             return 0;
         }
-        tiles(total.saturating_sub(cta - self.share.first), self.share.count)
+        tiles(total.saturating_sub(seat), self.share.count)
     }
 
     /// The position, in the rank's sequence, of the `turn`-th tile that falls to a CTA.
     #[inline(always)]
     fn step<R: Role>(&self, role: &R, turn: u32) -> Step<D> {
-        self.step_at(role, role.cta() - self.share.first + turn * self.share.count)
+        self.step_at(role, self.seat(role.cta()) + turn * self.share.count)
     }
 
     /// A position in the rank's sequence.
@@ -209,7 +220,7 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
     pub fn new<R: Role>(role: &R, stage: Stage<D>, order: O) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
         check_order(role, &stage, &order);
-        Course { stage, order, index: role.cta().wrapping_sub(stage.share.first), left: stage.tiles_of(role.cta()) }
+        Course { stage, order, index: stage.seat(role.cta()), left: stage.tiles_of(role.cta()) }
     }
 
     /// Whether there are any left.
@@ -389,4 +400,35 @@ fn quotient(dividend: u32, divisor: u32) -> u32 {
 fn split(dividend: u32, divisor: u32) -> (u32, u32) {
     let quotient = quotient(dividend, divisor);
     (quotient, dividend - quotient * divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn tiles_of(from_end: bool, total: u32, ctas: u32) -> Vec<u32> {
+        let stage = Stage { index: 0, grid: [total], share: Share { first: 0, count: ctas }, from_end };
+        (0..ctas).map(|cta| stage.tiles_of(cta)).collect()
+    }
+
+    #[test]
+    fn who_gets_more_of_a_stage_gets_none_more_of_the_next() {
+        assert_eq!(tiles_of(false, 6, 4), [2, 2, 1, 1]);
+        assert_eq!(tiles_of(true, 6, 4), [1, 1, 2, 2]);
+        assert_eq!(tiles_of(false, 3, 4), [1, 1, 1, 0]);
+        assert_eq!(tiles_of(true, 3, 4), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn only_those_that_carry_a_stage_have_tiles_of_it() {
+        for from_end in [false, true] {
+            let stage = Stage { index: 0, grid: [2, 5], share: Share { first: 2, count: 3 }, from_end };
+            let of_all = (0..7).map(|cta| stage.tiles_of(cta)).collect::<Vec<_>>();
+            assert_eq!(of_all.iter().sum::<u32>(), 10);
+            assert_eq!(of_all[..2], [0, 0]);
+            assert_eq!(of_all[5..], [0, 0]);
+        }
+    }
 }

@@ -117,6 +117,7 @@ struct Walk {
 impl Walk {
     fn of(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> Self {
         let stage = &kernel.stages[index];
+        let from_end = !stage.moved && kernel.stages[..index].iter().filter(|stage| !stage.moved).count() % 2 == 1;
         let (name, index) = (stage.name(), literal(index));
         let received = routings(kernel, stage)
             .filter(|(_, channel, _)| stage.port(*channel).is_some_and(|port| port.receive.is_some()));
@@ -139,7 +140,9 @@ impl Walk {
         let Order { kind, name: order } = &stage.order;
         Walk {
             awaited: awaited.collect(),
-            described: quote!(::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share }),
+            described: quote! {
+                ::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share, from_end: #from_end }
+            },
             order: match kind {
                 OrderKind::Function => quote!(self::#order),
                 _ => quote!(::entwine::device::order::#order),
