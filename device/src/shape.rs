@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<const M: usize, const N: usize>;
 
-/// The shapes that tiles can have: 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256.
+/// The shapes that tiles can have: 64 or 128 rows, and 64 or 96 columns or a multiple of 8 from 128 to 256.
 #[diagnostic::on_unimplemented(
     message = "there is no tile shape `{Self}`",
-    note = "a tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256"
+    note = "a tile has 64 or 128 rows, and 64 or 96 columns or a multiple of 8 from 128 to 256"
 )]
 pub trait TileShape: Copy + 'static {
     /// Rows.
@@ -44,4 +44,4 @@ macro_rules! shapes {
         }
     };
 }
-shapes!(64, 128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256);
+shapes!(64, 96, 128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256);

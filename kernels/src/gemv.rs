@@ -7,7 +7,7 @@ use entwine::prelude::*;
 /// Every rank sends its partial products to all others and adds all of them in the order of the ranks, so that all end
 /// with the same bits and a sum is one way over the link away. For 64 rows or fewer; more are right too, and faster with
 /// [`gemm_all_reduce`](crate::gemm_all_reduce).
-#[entwine::kernel(tiles = [(64, 64)], elements = [bf16, f16])]
+#[entwine::kernel(tiles = [(64, 64), (64, 96)], elements = [bf16, f16])]
 pub mod gemv_all_reduce {
     use super::*;
 

@@ -10,10 +10,10 @@ use proc_macro::TokenStream;
 /// # The kernel
 /// `#[entwine::kernel(tiles = [(128, 256), …], elements = [bf16, …])]` compiles one variant for each tile and
 /// element: in it `BM` and `BN` are the tile's rows and columns, and `T` is the element. Left out, they are
-/// `[(128, 128)]` and `[bf16]`. A tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256; those of no
+/// `[(128, 128)]` and `[bf16]`. A tile has 64 or 128 rows, and 64 or 96 columns or a multiple of 8 from 128 to 256; those of no
 /// multiple of 64 are for Hopper alone. Kernels of one crate have different names.
 ///
-/// With `roles = one`, all threads of a CTA carry out each operation together, on tiles of at most 128 columns, and several CTAs
+/// With `roles = one`, all threads of a CTA carry out each operation together, on tiles of 64 or 128 columns, and several CTAs
 /// share a multiprocessor: for kernels that stream rather than multiply. They alone have symmetric matrices and bags. Left out, or
 /// with `roles = split`, threads load, communicate and compute beside each other.
 ///

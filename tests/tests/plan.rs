@@ -4,7 +4,7 @@
 use entwine::device::bf16;
 use entwine::spec::{Carriage, ElementType, KernelSpec};
 use entwine::{Device, Plan, World};
-use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, moe_layer};
+use entwine_kernels::{all_gather_gemm, gemm, gemm_all_reduce, gemm_reduce_scatter, gemv_all_reduce, moe_layer};
 
 /// Width of the residual stream and of the feed-forward layer's inside: llama7b, llama70b, gpt3.
 const MODELS: [(u32, u32); 3] = [(4096, 11008), (8192, 28672), (12288, 49152)];
@@ -57,6 +57,21 @@ fn the_faster_tile_is_chosen_where_rows_are_gathered() {
             let plan = plan(&all_gather_gemm::SPEC, [m, inner / 2, hidden], 2);
             assert_eq!(plan.choice.tile, tile, "{plan}");
         }
+    }
+}
+
+/// Tiles of 64 columns are one wave with llama7b and llama70b, and one and a half with gpt3.
+#[test]
+fn the_faster_tile_is_chosen_for_few_rows() {
+    for (model, columns) in [64, 64, 96].into_iter().enumerate() {
+        for m in [1, 16, 64] {
+            let plan = of_row(&gemv_all_reduce::SPEC, model, m);
+            assert_eq!(plan.choice.tile, (64, columns), "{plan}");
+        }
+    }
+    for m in [1, 16, 64] {
+        let plan = plan(&gemv_all_reduce::SPEC, [m, 8192, 4096], 2);
+        assert_eq!(plan.choice.tile, (64, 64), "{plan}");
     }
 }
 

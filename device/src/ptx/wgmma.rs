@@ -171,7 +171,7 @@ accumulator!("m64n64k16", 32:
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
 );
 
-/// Accumulators, each 8 columns wider than the one before.
+/// Accumulators, each of more columns than the one before.
 macro_rules! growing_accumulators {
     ([$($i:literal)*] $shape:literal, $length:literal) => {
         accumulator!($shape, $length: $($i)*);
@@ -184,8 +184,9 @@ macro_rules! growing_accumulators {
 growing_accumulators!(
     [
         0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
-    ] "m64n128k16", 64,
+        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
+    ] "m64n96k16", 48,
+    then 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63: "m64n128k16", 64,
     then 64 65 66 67: "m64n136k16", 68,
     then 68 69 70 71: "m64n144k16", 72,
     then 72 73 74 75: "m64n152k16", 76,

@@ -4,19 +4,17 @@ use crate::errors::Errors;
 use crate::model::{ArgumentKind, Binding, Holds, Kernel, Stage};
 use crate::products;
 
-/// The most columns that a thread of the one role can hold its part of.
-const MOST_COLUMNS: u32 = 128;
+/// The columns of tiles that threads of the one role can hold their parts of.
+const COLUMNS: [u32; 2] = [64, 128];
 
 /// Checks that what one role needs has one, and that it does without what it lacks.
 pub fn check(kernel: &Kernel, errors: &Errors) {
     if !kernel.together {
         return kernel.stages.iter().for_each(|stage| nothing_is_symmetric(kernel, stage, errors));
     }
-    if kernel.tiles.iter().any(|(_, columns)| *columns > MOST_COLUMNS) {
-        let message = format!(
-            "a tile has at most {MOST_COLUMNS} columns where threads have one role, so that they can hold it: \
-             `tiles = [(64, 128)]`"
-        );
+    if kernel.tiles.iter().any(|(_, columns)| !COLUMNS.contains(columns)) {
+        let message =
+            "a tile has 64 or 128 columns where threads have one role, so that they can hold it: `tiles = [(64, 128)]`";
         errors.at(&kernel.name, message);
     }
     for channel in kernel.channels.iter().filter(|channel| matches!(channel.holds, Holds::Routing { .. })) {

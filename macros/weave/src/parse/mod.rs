@@ -141,11 +141,11 @@ fn axes(settings: &mut Settings, key: &str, example: &str, errors: &Errors) -> O
     parsed.into_iter().collect::<Option<Vec<_>>>().filter(|axes| !axes.is_empty())
 }
 
-const TILE_SHAPES: &str = "a tile has 64 or 128 rows, and 64 columns or a multiple of 8 from 128 to 256";
+const TILE_SHAPES: &str = "a tile has 64 or 128 rows, and 64 or 96 columns or a multiple of 8 from 128 to 256";
 
 fn is_tile(rows: u32, columns: u32) -> bool {
     [LEAST_TILE_ROWS, 128].contains(&rows)
-        && (columns == 64 || (128..=256).contains(&columns) && columns.is_multiple_of(8))
+        && ([64, 96].contains(&columns) || (128..=256).contains(&columns) && columns.is_multiple_of(8))
 }
 
 /// Every dimension that some extent names.
