@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn boxes_cover_a_tile_and_no_more() {
-        for (columns, element) in [(64, 2), (128, 2), (168, 2), (224, 2), (256, 2), (168, 4), (64, 4)] {
+        for (columns, element) in [(64, 2), (96, 2), (96, 4), (128, 2), (168, 2), (224, 2), (256, 2), (168, 4), (64, 4)]
+        {
             let starts = (0..boxes(columns, element)).map(|index| box_column(index, columns as u32, element));
             let mut covered = 0;
             for start in starts {

@@ -153,28 +153,22 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
     }
 
-    /// Lets the math warpgroups store a tile themselves, but for one of a channel that lies in a matrix.
+    /// Lets the math warpgroups store a tile themselves, but for one of a channel that lies in a matrix, and where the link is limited: a
+    /// share of it would be held for as long as they compute.
     #[inline(always)]
     fn lets_store(&self, to: &Place) -> bool {
         let Place::Slot(slot) = to else {
             self.collect();
             return true;
         };
-        if slot.into.is_some() {
+        if slot.into.is_some() || self.cta.head.link_limit != 0 {
             return false;
-        }
-        let limited = self.signals.limits_store(slot);
-        if limited {
-            self.signals.take_link(Way::Out);
         }
         self.have_staging();
         unsafe { self.signals.tell_targets(slot) };
         self.collect();
         self.cta.event(EventKind::Store);
         self.signals.announce(slot);
-        if limited {
-            self.signals.return_link(Way::Out);
-        }
         true
     }
 

@@ -320,15 +320,23 @@ impl<'p, C: Config> Cta<'p, C> {
         unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
     }
 
-    /// Keeps the address of another place where the math warpgroups store the next tile. `count` others are kept.
+    /// Says in how many places the math warpgroups store the next tile.
     ///
     /// # Safety
     /// The staging buffer must be the communication thread's.
     #[inline(always)]
-    pub(super) unsafe fn keep_target(&self, count: u32, address: u64) {
-        let at = self.shared + TARGETS + 8 * (count + 1);
+    pub(super) unsafe fn keep_targets(&self, count: u32) {
+        unsafe { store_shared(self.shared + TARGETS, count) };
+    }
+
+    /// Keeps the address of one of them.
+    ///
+    /// # Safety
+    /// As [`keep_targets`](Cta::keep_targets).
+    #[inline(always)]
+    pub(super) unsafe fn keep_target(&self, index: u32, address: u64) {
+        let at = self.shared + TARGETS + 8 * (index + 1);
         unsafe {
-            store_shared(self.shared + TARGETS, count + 1);
             store_shared(at, address as u32);
             store_shared(at + 4, (address >> 32) as u32);
         }

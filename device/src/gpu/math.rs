@@ -142,6 +142,15 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         unsafe { self.cta.read_choice(cursor.slot) }
     }
 
+    /// Whether the launch is given up, as any lane knows. All lanes of a warp go the same way.
+    ///
+    /// # Safety
+    /// All lanes of a warp must come here together.
+    #[inline(always)]
+    unsafe fn anyone_gave_up(&self) -> bool {
+        unsafe { lanes_where(self.cta.is_given_up()) != 0 }
+    }
+
     /// Waits until the staging buffer is this side's.
     #[inline(always)]
     fn take_staging(&self) {
@@ -259,14 +268,14 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         match to {
             Place::Matrix(place) => {
                 self.have_staging();
-                if !self.cta.is_given_up() {
+                if !unsafe { self.anyone_gave_up() } {
                     store(&Area::matrix::<E>(place));
                 }
             }
-            Place::Slot(slot) if slot.into.is_none() => {
+            Place::Slot(slot) if slot.into.is_none() && self.cta.head.link_limit == 0 => {
                 self.keep_no_staging();
                 self.take_staging();
-                if !self.cta.is_given_up() {
+                if !unsafe { self.anyone_gave_up() } {
                     let rows = slot.rows(S::ROWS);
                     unsafe { self.cta.kept_targets(|address| store(&Area { rows, ..Area::slot(address, S::ROWS) })) };
                 }
@@ -386,7 +395,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         self.event(EventKind::Wait);
         self.hear(0);
         self.event(EventKind::Ready);
-        if self.cta.is_given_up() {
+        if unsafe { self.anyone_gave_up() } {
             return f32::zeros::<S>();
         }
         let rows = Gathered::new::<E>(routing, self.cta.head, source, from);

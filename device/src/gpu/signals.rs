@@ -379,6 +379,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                 count += 1;
             }
         });
+        unsafe { self.cta.keep_targets(count) };
     }
 
     /// Completes and releases what was stored into a slot, and signals its receivers.

@@ -8,9 +8,9 @@ use crate::layout::boxes;
 use crate::ptx::*;
 use crate::shape::TileShape;
 
-/// Whether a tile is one of them: a box of 64 rows.
+/// Whether a tile is one of them: a box of 64 rows, of 16-bit elements.
 pub(super) const fn goes_straight<E: Element, S: TileShape>() -> bool {
-    S::ROWS == 64 && boxes(S::COLUMNS, E::SIZE) == 1
+    S::ROWS == 64 && E::SIZE == 2 && boxes(S::COLUMNS, E::SIZE) == 1
 }
 
 /// Stores what a lane of a math warpgroup holds of a tile. `first_row` is the first of its warp's rows.
@@ -20,29 +20,12 @@ pub(super) const fn goes_straight<E: Element, S: TileShape>() -> bool {
 #[inline(always)]
 pub(super) unsafe fn store<E: Element, S: TileShape>(tile: &E::Held<S>, to: &Area, first_row: u32, lane: u32) {
     let whole = to.rows >= S::ROWS as u32 && to.bytes >= S::COLUMNS as u32 * E::SIZE;
-    if const { E::SIZE == 2 } {
-        if whole {
-            each_piece::<E, S>(tile, first_row, lane, |row, byte, words| unsafe {
-                store_global_16(to.row(row) + to.offset(row, byte), words);
-            });
-        } else {
-            each_piece::<E, S>(tile, first_row, lane, |row, byte, words| unsafe { to.store(row, byte, words) });
-        }
-    } else if whole {
-        each_pair::<E, S>(tile, first_row, lane, |row, byte, pair| unsafe {
-            store_global_8(to.row(row) + to.offset(row, byte), pair);
+    if whole {
+        each_piece::<E, S>(tile, first_row, lane, |row, byte, words| unsafe {
+            store_global_16(to.row(row) + to.offset(row, byte), words);
         });
     } else {
-        each_pair::<E, S>(tile, first_row, lane, |row, byte, [low, high]| unsafe {
-            let there = to.valid(row, byte);
-            let to = to.row(row) + to.offset(row, byte);
-            if there > 0 {
-                store_global(to, low);
-            }
-            if there > E::SIZE {
-                store_global(to + E::SIZE as u64, high);
-            }
-        });
+        each_piece::<E, S>(tile, first_row, lane, |row, byte, words| unsafe { to.store(row, byte, words) });
     }
 }
 
@@ -71,21 +54,5 @@ fn each_piece<E: Element, S: TileShape>(
                 each(row + 8 * half as u32, (first as u32 + turn) * PIECE, words);
             }
         }
-    }
-}
-
-/// As [`each_piece`], of a tile of words, of which a lane has two neighbours.
-#[inline(always)]
-fn each_pair<E: Element, S: TileShape>(
-    tile: &E::Held<S>,
-    first_row: u32,
-    lane: u32,
-    each: impl Fn(u32, u32, [u32; 2]),
-) {
-    let (row, turn) = (first_row + lane / QUAD, lane % QUAD);
-    for index in 0..S::COLUMNS / 4 {
-        let (low, high) = E::pair::<S>(tile, index);
-        let column = index as u32 / 2 * 8 + 2 * turn;
-        each(row + index as u32 % 2 * 8, column * E::SIZE, [low.to_bits(), high.to_bits()]);
     }
 }
