@@ -37,7 +37,7 @@ class CublasMp:
         nccl = ctypes.CDLL("libnccl.so.2")
         nccl.ncclCommInitRank.argtypes = [c_void_p, c_int, UniqueId, c_int]
         try:
-            self.library, self.world = ctypes.CDLL(path), world
+            self.api, self.world = ctypes.CDLL(path), world
         except OSError as reason:
             raise Unsupported(f"couldn't load cuBLASMp: {reason}") from None
         unique, communicator = UniqueId(), c_void_p()
@@ -53,7 +53,7 @@ class CublasMp:
         self.call("GridCreate", c_int64(1), c_int64(world), c_int(ROW_MAJOR), communicator, byref(self.row))
 
     def call(self, name, *arguments):
-        check(getattr(self.library, "cublasMp" + name)(*arguments), "cublasMp" + name)
+        check(getattr(self.api, "cublasMp" + name)(*arguments), "cublasMp" + name)
 
     def version(self):
         version = c_int()

@@ -67,8 +67,8 @@ pub struct Options {
     #[arg(long)]
     tune: bool,
     /// Folders in which libcublasLt, libnccl and libcublasmp are looked for first
-    #[arg(long = "library-path", value_delimiter = ':')]
-    library_path: Vec<PathBuf>,
+    #[arg(long = "library-path", value_name = "FOLDER", value_delimiter = ':')]
+    searched: Vec<PathBuf>,
     /// The file to write [default: bench/results/<date>-<what>.json]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -146,8 +146,8 @@ pub fn run(options: Options) -> Result<()> {
     let file = options.file(&date, world.ranks());
 
     watchdog::step("starting cuBLASLt and NCCL");
-    let cublas = CublasLt::open(&world, &gpus, &options.library_path)?;
-    let nccl = (world.ranks() > 1).then(|| Nccl::open(&gpus, &options.library_path)).transpose()?;
+    let cublas = CublasLt::open(&world, &gpus, &options.searched)?;
+    let nccl = (world.ranks() > 1).then(|| Nccl::open(&gpus, &options.searched)).transpose()?;
     let mut libraries = format!("cuBLASLt {}", cublas.version());
     if let Some(nccl) = &nccl {
         libraries += &format!(", NCCL {}", nccl.version()?);
@@ -155,7 +155,7 @@ pub fn run(options: Options) -> Result<()> {
 
     let mut peers = Vec::new();
     for &peer in &options.peers {
-        let started = Peers::start(peer, world.ranks(), &options.library_path)?;
+        let started = Peers::start(peer, world.ranks(), &options.searched)?;
         libraries += &format!(", {}", started.libraries);
         peers.push((peer, RefCell::new(started)));
     }
