@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use entwine_build::{Code, assembler};
+use rayon::prelude::*;
 
 use crate::cargo::{messages, metadata, root, with_device_code};
 
@@ -16,19 +17,19 @@ pub fn check_all(build: &mut Command) -> Result<()> {
     fs::create_dir_all(&cubins)?;
     let crates = kernel_crates(build)?;
     ensure!(!crates.is_empty(), "none of the crates has PTX");
-    let mut faulty = 0;
-    for (package, code, ptx) in crates {
-        for processor in code.target.assembled_for() {
-            let name = format!("{package} for {}, on {processor}", code.name());
-            let cubin = cubins.join(format!("{package}-{}-{processor}.cubin", code.name()));
-            let report = assembler::assemble(processor, &ptx, &cubin).context(name.clone())?;
-            println!("{name}\n{report}");
-            for fault in report.faults() {
-                eprintln!("error: {name}: {fault}");
-                faulty += 1;
-            }
+    let assembled = crates.iter().flat_map(|krate| krate.1.target.assembled_for().iter().map(move |on| (krate, *on)));
+    let assembled: Vec<_> = assembled.collect();
+    let reports = assembled.par_iter().map(|((package, code, ptx), processor)| {
+        let name = format!("{package} for {}, on {processor}", code.name());
+        let cubin = cubins.join(format!("{package}-{}-{processor}.cubin", code.name()));
+        let report = assembler::assemble(processor, ptx, &cubin).context(name.clone())?;
+        println!("{name}\n{report}");
+        for fault in report.faults() {
+            eprintln!("error: {name}: {fault}");
         }
-    }
+        anyhow::Ok(report.faults().len())
+    });
+    let faulty: usize = reports.collect::<Result<Vec<_>>>()?.into_iter().sum();
     if faulty > 0 {
         bail!("{faulty} faults in the PTX");
     }

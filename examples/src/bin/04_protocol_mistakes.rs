@@ -8,8 +8,8 @@ use entwine::{Injection, World};
 use entwine_kernels::gemm_reduce_scatter;
 
 /// A kernel that could wait for ever, and what the compiler says to it: a case of this project's tests.
-const WRONG: &str = include_str!("../../../tests/compile-fail/protocol/waits_before_it_sends.rs");
-const COMPILER: &str = include_str!("../../../tests/compile-fail/protocol/waits_before_it_sends.stderr");
+const WRONG: &str = include_str!("../../../tests/compile-fail/cases/protocol/waits_before_it_sends.rs");
+const COMPILER: &str = include_str!("../../../tests/compile-fail/cases/protocol/waits_before_it_sends.stderr");
 
 fn main() -> Result<()> {
     println!("1. In this kernel a rank may wait for a tile before it has sent its own:\n\n{WRONG}");
