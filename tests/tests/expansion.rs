@@ -68,7 +68,8 @@ fn kernels_of_the_examples() {
 /// A kernel with an error keeps its launcher and an outline of its stages for the compiler, and its whole body for editors.
 #[test]
 fn a_kernel_with_an_error() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("compile-fail/cases/together/what_is_launched_stays_known.rs");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("compile-fail/cases/together/what_is_launched_stays_known.rs");
     for (arguments, module) in kernels(&file) {
         assert_snapshot!("with_an_error", expand(arguments, module, "entwine-tests"));
     }

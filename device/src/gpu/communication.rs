@@ -7,7 +7,7 @@ use super::boxes::{Source, put_in_matrix};
 use super::cta::{Config, Cta, Cursor};
 use super::fault::{COMMUNICATION, misfit};
 use super::signals::{Signals, Way};
-use super::stored::goes_straight;
+use super::straight::{goes_straight, passes_straight};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
@@ -153,15 +153,14 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         }
     }
 
-    /// Lets the math warpgroups store a tile themselves, but for one of a channel that lies in a matrix, and where the link is limited: a
-    /// share of it would be held for as long as they compute.
+    /// Lets the math warpgroups store a tile themselves, if it goes straight.
     #[inline(always)]
     fn lets_store(&self, to: &Place) -> bool {
         let Place::Slot(slot) = to else {
             self.collect();
             return true;
         };
-        if slot.into.is_some() || self.cta.head.link_limit != 0 {
+        if !passes_straight(slot, self.cta.head.link_limit) {
             return false;
         }
         self.have_staging();
@@ -169,6 +168,24 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
         self.collect();
         self.cta.event(EventKind::Store);
         self.signals.announce(slot);
+        true
+    }
+
+    /// Lets the math warpgroups read a tile themselves, once it is there, if it comes straight.
+    #[inline(always)]
+    fn lets_read(&self, from: &Place) -> bool {
+        let Place::Slot(slot) = from else { return false };
+        if !passes_straight(slot, self.cta.head.link_limit) {
+            return false;
+        }
+        self.have_staging();
+        let address = self.signals.receive_to_read(slot);
+        unsafe {
+            self.cta.keep_target(0, address);
+            self.cta.keep_targets(1);
+            mbarrier_arrive(self.cta.ready());
+        }
+        self.ready.set(self.ready.get() ^ 1);
         true
     }
 
@@ -284,7 +301,9 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
 
     #[inline(always)]
     fn accumulate<E: Element, S: TileShape>(&self, _: &mut (), from: &Place) {
-        self.fetch::<E, S>(from);
+        if !const { goes_straight::<E, S>() } || !self.lets_read(from) {
+            self.fetch::<E, S>(from);
+        }
         self.held.set(true);
     }
 

@@ -9,7 +9,7 @@ use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use super::gathered::Gathered;
 use super::in_a_cta;
 use super::routing::Team;
-use super::stored::{self, goes_straight};
+use super::straight::{self, goes_straight, passes_straight};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
@@ -263,7 +263,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     /// turns alone.
     #[inline(always)]
     fn stores<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) -> bool {
-        let store = |to: &Area| unsafe { stored::store::<E, S>(tile, to, self.first_row(), self.lane) };
+        let store = |to: &Area| unsafe { straight::store::<E, S>(tile, to, self.first_row(), self.lane) };
         // When the launch is given up, what was multiplied may be anything.
         match to {
             Place::Matrix(place) => {
@@ -272,7 +272,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
                     store(&Area::matrix::<E>(place));
                 }
             }
-            Place::Slot(slot) if slot.into.is_none() && self.cta.head.link_limit == 0 => {
+            Place::Slot(slot) if passes_straight(slot, self.cta.head.link_limit) => {
                 self.keep_no_staging();
                 self.take_staging();
                 if !unsafe { self.anyone_gave_up() } {
@@ -281,6 +281,25 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
                 }
             }
             Place::Slot(_) => return false,
+        }
+        true
+    }
+
+    /// Adds a tile where the communication thread says that it lies. As with [`stores`](Math::stores), the staging buffer stays this
+    /// side's.
+    #[inline(always)]
+    fn adds<E: Element, S: TileShape>(&self, sum: &mut S::Values, from: &Place) -> bool {
+        let Place::Slot(slot) = from else { return false };
+        if !passes_straight(slot, self.cta.head.link_limit) {
+            return false;
+        }
+        if !unsafe { self.anyone_gave_up() } {
+            let rows = slot.rows(S::ROWS);
+            let add = |address| {
+                let from = Area { rows, ..Area::slot(address, S::ROWS) };
+                unsafe { straight::add::<E, S>(sum, &from, self.first_row(), self.lane) }
+            };
+            unsafe { self.cta.kept_targets(add) };
         }
         true
     }
@@ -458,12 +477,15 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn accumulate<E: Element, S: TileShape>(&self, sum: &mut S::Values, _: &Place) {
+    fn accumulate<E: Element, S: TileShape>(&self, sum: &mut S::Values, from: &Place) {
         if self.held.get() {
             self.give_staging();
         }
         self.take_staging();
         self.held.set(true);
+        if const { goes_straight::<E, S>() } && self.adds::<E, S>(sum, from) {
+            return;
+        }
         self.read_staged::<E, S>(|index, (low, high)| {
             let values = sum.values_mut();
             values[2 * index] += low;

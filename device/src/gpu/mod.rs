@@ -26,7 +26,7 @@ mod quad;
 mod routing;
 mod scatter;
 mod signals;
-mod stored;
+mod straight;
 mod streaming;
 
 pub use ampere::Collective;

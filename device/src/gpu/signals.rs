@@ -113,8 +113,15 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Waits for a slot's signal. The address of what lies in it, for bulk copies, if that is not in a matrix.
     #[inline(always)]
     pub fn receive(&self, slot: &SlotPlace) -> u64 {
-        self.wait_for(slot, slot.first_piece());
+        let address = self.receive_to_read(slot);
         fence_proxy_async_global();
+        address
+    }
+
+    /// Waits for a slot's signal. The address of what lies in it, for loads other than bulk copies, if that is not in a matrix.
+    #[inline(always)]
+    pub fn receive_to_read(&self, slot: &SlotPlace) -> u64 {
+        self.wait_for(slot, slot.first_piece());
         self.incoming(slot)
     }
 

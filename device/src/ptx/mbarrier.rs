@@ -13,10 +13,10 @@ pub unsafe fn mbarrier_init(barrier: u32, count: u32) {
     unsafe { asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) barrier, in(reg32) count) }
 }
 
-/// Makes the barriers known to the async proxy.
+/// Makes the barriers known to the async proxy. Of shared memory alone: for all memory it would wait as for a fence of the GPU.
 #[inline(always)]
 pub fn fence_mbarrier_init() {
-    unsafe { asm!("fence.mbarrier_init.release.cluster; fence.proxy.async;") }
+    unsafe { asm!("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;") }
 }
 
 /// Arrives, and announces `bytes` that copies will bring before the phase ends.
