@@ -64,7 +64,7 @@ pub struct MatrixArg {
     pub data: u64,
     /// Bytes from one row to the next, a multiple of 16.
     pub pitch: u64,
-    /// Address of three TMA descriptors (`CUtensorMap`, 128 bytes each) whose boxes are 64, 128 and
+    /// Address of six TMA descriptors (`CUtensorMap`, 128 bytes each) whose boxes are 8, 16, 32, 64, 128 and
     /// 256 rows tall, 1 part deep and 128 bytes wide, with the 128-byte swizzle. Each describes
     /// `[parts][part_rows][columns]`. 0 where there is none: on a simulated rank, or for an empty matrix.
     pub maps: u64,

@@ -302,11 +302,7 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) unsafe fn keep_regions(&self) {
         for rank in 0..self.head.world {
-            let region = self.region_of(rank);
-            unsafe {
-                store_shared(self.shared + REGIONS + 8 * rank, region as u32);
-                store_shared(self.shared + REGIONS + 8 * rank + 4, (region >> 32) as u32);
-            }
+            unsafe { store_shared_u64(self.shared + REGIONS + 8 * rank, self.region_of(rank)) };
         }
     }
 
@@ -316,8 +312,7 @@ impl<'p, C: Config> Cta<'p, C> {
     /// This thread must have kept the regions.
     #[inline(always)]
     pub(super) unsafe fn kept_region(&self, rank: u32) -> u64 {
-        let at = self.shared + REGIONS + 8 * rank;
-        unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
+        unsafe { load_shared_u64(self.shared + REGIONS + 8 * rank) }
     }
 
     /// Says in how many places the math warpgroups store the next tile.
@@ -335,11 +330,7 @@ impl<'p, C: Config> Cta<'p, C> {
     /// As [`keep_targets`](Cta::keep_targets).
     #[inline(always)]
     pub(super) unsafe fn keep_target(&self, index: u32, address: u64) {
-        let at = self.shared + TARGETS + 8 * (index + 1);
-        unsafe {
-            store_shared(at, address as u32);
-            store_shared(at + 4, (address >> 32) as u32);
-        }
+        unsafe { store_shared_u64(self.shared + TARGETS + 8 * (index + 1), address) };
     }
 
     /// Calls `each` with the address of every place that is kept.
@@ -350,8 +341,7 @@ impl<'p, C: Config> Cta<'p, C> {
     pub(super) unsafe fn kept_targets(&self, mut each: impl FnMut(u64)) {
         let count = unsafe { load_shared(self.shared + TARGETS) };
         for index in 0..count {
-            let at = self.shared + TARGETS + 8 * (index + 1);
-            each(unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 });
+            each(unsafe { load_shared_u64(self.shared + TARGETS + 8 * (index + 1)) });
         }
     }
 
@@ -373,8 +363,7 @@ impl<'p, C: Config> Cta<'p, C> {
     /// When this thread, waiting, first saw that every rank had started; 0 before.
     #[inline(always)]
     pub(super) fn waits_since(&self) -> u64 {
-        let at = self.shared + SINCE + self.thread / 32 * 8;
-        unsafe { load_shared(at) as u64 | (load_shared(at + 4) as u64) << 32 }
+        unsafe { load_shared_u64(self.shared + SINCE + self.thread / 32 * 8) }
     }
 
     /// Notes when that was.
@@ -383,11 +372,7 @@ impl<'p, C: Config> Cta<'p, C> {
     /// Only a thread of its own may do so.
     #[inline(always)]
     pub(super) unsafe fn wait_since(&self, now: u64) {
-        let at = self.shared + SINCE + self.thread / 32 * 8;
-        unsafe {
-            store_shared(at, now as u32);
-            store_shared(at + 4, (now >> 32) as u32);
-        }
+        unsafe { store_shared_u64(self.shared + SINCE + self.thread / 32 * 8, now) };
     }
 
     /// Thread in the CTA.

@@ -220,20 +220,10 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         self.cta.staging() + index * (S::ROWS as u32 * ROW) + row * ROW + chunk * 16 + byte % 16
     }
 
-    /// Keeps the compiler from copying what follows into the arms of a branch that only some lanes take, such as those that note an event:
-    /// it doesn't know that all must come to `stmatrix` and `ldmatrix` together.
-    ///
-    /// # Safety
-    /// All lanes of a warp must come here together.
-    #[inline(always)]
-    unsafe fn stand_together(&self) {
-        unsafe { sync_warp() };
-    }
-
     /// Calls `f` with the index and the staged value of each pair.
     #[inline(always)]
     fn read_staged<E: Element, S: TileShape>(&self, mut f: impl FnMut(usize, (f32, f32))) {
-        unsafe { self.stand_together() };
+        unsafe { stand_together() };
         for index in 0..boxes(S::COLUMNS, E::SIZE) {
             let first = first_pair::<E, S>(index);
             // The pairs before it were in the box before.
@@ -306,7 +296,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
 
     #[inline(always)]
     fn write_staged<E: Element, S: TileShape>(&self, tile: &E::Held<S>) {
-        unsafe { self.stand_together() };
+        unsafe { stand_together() };
         for index in 0..boxes(S::COLUMNS, E::SIZE) {
             let first = first_pair::<E, S>(index);
             if const { E::SIZE == 2 } {
@@ -323,6 +313,16 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             }
         }
     }
+}
+
+/// Keeps the compiler from copying what follows into the arms of a branch that only some lanes take, such as those that note an event:
+/// it doesn't know that all must come to `stmatrix` and `ldmatrix` together.
+///
+/// # Safety
+/// All lanes of a warp must come here together.
+#[inline(always)]
+unsafe fn stand_together() {
+    unsafe { sync_warp() };
 }
 
 /// Pairs of a box that a thread holds: of each 8 columns, one in each of its two rows.

@@ -164,6 +164,22 @@ pub unsafe fn store_shared(address: u32, value: u32) {
     unsafe { asm!("st.volatile.shared.u32 [{}], {};", in(reg32) address, in(reg32) value) }
 }
 
+/// # Safety
+/// `address` must be an 8-byte aligned word of shared memory.
+#[inline(always)]
+pub unsafe fn load_shared_u64(address: u32) -> u64 {
+    let value: u64;
+    unsafe { asm!("ld.volatile.shared.u64 {}, [{}];", out(reg64) value, in(reg32) address) };
+    value
+}
+
+/// # Safety
+/// As [`load_shared_u64`].
+#[inline(always)]
+pub unsafe fn store_shared_u64(address: u32, value: u64) {
+    unsafe { asm!("st.volatile.shared.u64 [{}], {};", in(reg32) address, in(reg64) value) }
+}
+
 /// For a word that another thread of the CTA stores with [`store_release_shared`].
 ///
 /// # Safety
