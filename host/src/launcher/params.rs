@@ -4,7 +4,8 @@ use entwine_device::abi::{ChannelArg, Head, MatrixArg};
 
 /// The parameters of one rank, word by word.
 pub(crate) fn params(head: &Head, matrices: &[MatrixArg], channels: &[ChannelArg], scalars: &[u64]) -> Box<[u64]> {
-    let mut words = Vec::new();
+    let bytes = size_of_val(head) + size_of_val(matrices) + size_of_val(channels) + size_of_val(scalars);
+    let mut words = Vec::with_capacity(bytes / size_of::<u64>());
     push(&mut words, std::slice::from_ref(head));
     push(&mut words, matrices);
     push(&mut words, channels);
