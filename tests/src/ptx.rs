@@ -93,7 +93,7 @@ fn entry_violations(entry: &Function<'_>, target: Target) -> Vec<String> {
     }
     if has("cp.async.bulk.shared::cluster.global.") {
         require(has("ld.acquire.sys."), "slots are read without an acquire".to_owned());
-        require(has("fence.proxy.async"), "slots are read without a proxy fence".to_owned());
+        require(has("fence.proxy.async.global"), "slots are read without a proxy fence".to_owned());
     }
     violations
 }

@@ -7,7 +7,7 @@ use super::boxes::{Source, put_in_matrix};
 use super::cta::{Config, Cta, Cursor};
 use super::fault::{COMMUNICATION, misfit};
 use super::signals::{Signals, Way};
-use super::straight::{goes_straight, passes_straight};
+use super::straight::{comes_straight, goes_straight, passes_straight};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
@@ -27,7 +27,8 @@ const PENDING_STORES: u32 = 1;
 ///
 /// The staging buffer passes to the math warpgroups when a phase of `ready` ends and back when one of `staged`
 /// does. A tile that is *added* stays with them after they have read it (`held`), so that they can store
-/// their sum in its place; both sides follow that by the same rule.
+/// their sum in its place; both sides follow that by the same rule. Of a small tile that goes [`straight`](super::straight), what
+/// passes with it is where that lies.
 pub struct Communication<'c, 'p, C: Config> {
     cta: &'c Cta<'p, C>,
     signals: Signals<'c, 'p, C>,
@@ -38,6 +39,8 @@ pub struct Communication<'c, 'p, C: Config> {
     staged: Cell<u32>,
     /// Slots of the ring have passed the math warpgroups by.
     skipped: Cell<bool>,
+    /// The math warpgroups may be multiplying: they have stored nothing since.
+    multiplies: Cell<bool>,
 }
 
 impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
@@ -61,6 +64,7 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
             ready: Cell::new(0),
             staged: Cell::new(0),
             skipped: Cell::new(false),
+            multiplies: Cell::new(false),
         }
     }
 
@@ -175,11 +179,11 @@ impl<'c, 'p, C: Config> Communication<'c, 'p, C> {
     #[inline(always)]
     fn lets_read(&self, from: &Place) -> bool {
         let Place::Slot(slot) = from else { return false };
-        if !passes_straight(slot, self.cta.head.link_limit) {
+        if !comes_straight(slot, self.cta.head.link_limit, self.multiplies.get()) {
             return false;
         }
-        self.have_staging();
         let address = self.signals.receive_to_read(slot);
+        self.have_staging();
         unsafe {
             self.cta.keep_target(0, address);
             self.cta.keep_targets(1);
@@ -292,6 +296,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     where
         Shape<M, N>: TileShape,
     {
+        self.multiplies.set(true);
         // The math warpgroups catch up before they multiply.
         if self.skipped.replace(false) {
             self.collect();
@@ -316,6 +321,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, _: &(), to: &Place) {
         check_staged::<C, E, S>();
+        self.multiplies.set(false);
         if const { goes_straight::<E, S>() } && self.lets_store(to) {
             return;
         }

@@ -97,7 +97,7 @@ pub(super) const SINCE: u32 = 448;
 pub(super) const LOGGED: u32 = 480;
 /// Where the regions start, for the communication thread: it asks for each piece that it sends.
 const REGIONS: u32 = 512;
-/// Where the math warpgroups store a tile: the number of places, and their addresses.
+/// Where the math warpgroups store or read a tile that goes straight: the number of places, and their addresses.
 const TARGETS: u32 = 576;
 
 /// A CTA, as one of its threads sees it.
@@ -315,7 +315,7 @@ impl<'p, C: Config> Cta<'p, C> {
         unsafe { load_shared_u64(self.shared + REGIONS + 8 * rank) }
     }
 
-    /// Says in how many places the math warpgroups store the next tile.
+    /// Says in how many places the math warpgroups store or read the next tile.
     ///
     /// # Safety
     /// The staging buffer must be the communication thread's.
@@ -475,7 +475,7 @@ impl<'p, C: Config> Cta<'p, C> {
     pub(super) fn empty(&self, slot: u32) -> u32 {
         self.shared + EMPTY + 8 * slot
     }
-    /// The staging buffer belongs to the math warpgroups; what was to be received lies in it.
+    /// The staging buffer belongs to the math warpgroups; what was to be received lies in it, or where it lies is kept.
     #[inline(always)]
     pub(super) fn ready(&self) -> u32 {
         self.shared + READY

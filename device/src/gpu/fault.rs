@@ -47,8 +47,7 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
     for role in [LOADER, COMMUNICATION, MOVER, POLLER] {
         unsafe {
             note(shared, role, NONE, [NONE; MAX_AXES]);
-            store_shared(shared + SINCE + 8 * role, 0);
-            store_shared(shared + SINCE + 8 * role + 4, 0);
+            store_shared_u64(shared + SINCE + 8 * role, 0);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The math warpgroups: they multiply what lies in the ring and compute on fragments; tiles come in and go out
-//! through the staging buffer.
+//! through the staging buffer, or straight.
 
 use core::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use super::gathered::Gathered;
 use super::in_a_cta;
 use super::routing::Team;
-use super::straight::{self, goes_straight, passes_straight};
+use super::straight::{self, comes_straight, goes_straight, passes_straight};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
@@ -39,6 +39,8 @@ pub struct Math<'c, 'p, C: Config> {
     ready: Cell<u32>,
     /// Slots of the ring have passed it by.
     skipped: Cell<bool>,
+    /// As the communication thread has it.
+    multiplies: Cell<bool>,
 }
 
 impl<'c, 'p, C: Config> Math<'c, 'p, C> {
@@ -60,6 +62,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
             held: Cell::new(false),
             ready: Cell::new(0),
             skipped: Cell::new(false),
+            multiplies: Cell::new(false),
         }
     }
 
@@ -280,7 +283,7 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
     #[inline(always)]
     fn adds<E: Element, S: TileShape>(&self, sum: &mut S::Values, from: &Place) -> bool {
         let Place::Slot(slot) = from else { return false };
-        if !passes_straight(slot, self.cta.head.link_limit) {
+        if !comes_straight(slot, self.cta.head.link_limit, self.multiplies.get()) {
             return false;
         }
         if !unsafe { self.anyone_gave_up() } {
@@ -444,6 +447,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         Shape<M, N>: TileShape,
     {
         self.catch_up();
+        self.multiplies.set(true);
         let chunks = tiles(a.columns(), ROW / E::SIZE);
         if chunks == 0 {
             return f32::zeros::<Shape<M, N>>();
@@ -505,6 +509,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
 
     #[inline(always)]
     fn store<E: Element, S: TileShape>(&self, tile: &E::Held<S>, to: &Place) {
+        self.multiplies.set(false);
         if !const { goes_straight::<E, S>() } || !self.stores::<E, S>(tile, to) {
             self.have_staging();
             self.write_staged::<E, S>(tile);

@@ -4,7 +4,7 @@
 use super::area::{Area, PIECE};
 use super::quad::{QUAD, transpose};
 use crate::element::Element;
-use crate::layout::boxes;
+use crate::layout::{ROW, boxes};
 use crate::place::SlotPlace;
 use crate::ptx::*;
 use crate::shape::TileShape;
@@ -14,11 +14,21 @@ pub(super) const fn goes_straight<E: Element, S: TileShape>() -> bool {
     S::ROWS == 64 && E::SIZE == 2 && boxes(S::COLUMNS, E::SIZE) == 1
 }
 
+/// Fours of pieces that a quad holds of such a tile, at most: of each of its two rows, those of a box's row.
+const FOURS: usize = 2 * (ROW / PIECE / QUAD) as usize;
+
 /// Whether the same is true of what a slot holds: not where the link is limited, of which a share would be held for as long as the math
 /// warpgroups compute.
 #[inline(always)]
 pub(super) fn passes_straight(slot: &SlotPlace, link_limit: u32) -> bool {
     slot.into.is_none() && link_limit == 0
+}
+
+/// Whether it is true of what a slot brings: not of what lies on another rank, nor right behind a product, while which the communication
+/// thread fetches it.
+#[inline(always)]
+pub(super) fn comes_straight(slot: &SlotPlace, link_limit: u32, multiplies: bool) -> bool {
+    passes_straight(slot, link_limit) && slot.arg.pull == 0 && !multiplies
 }
 
 /// Adds what a lane of a math warpgroup holds of a tile at `from` to its part of a sum.
@@ -27,11 +37,19 @@ pub(super) fn passes_straight(slot: &SlotPlace, link_limit: u32) -> bool {
 /// As [`store`], but that what there is must be readable.
 #[inline(always)]
 pub(super) unsafe fn add<E: Element, S: TileShape>(sum: &mut S::Values, from: &Area, first_row: u32, lane: u32) {
-    for_pieces::<S>(first_row, lane, |row, byte, first| {
-        let mut words = match byte {
-            Some(byte) => unsafe { from.load(row, byte) },
-            None => [0; 4],
-        };
+    // All are on their way before the first is needed.
+    let mut loaded = [[0; 4]; FOURS];
+    let mut four = 0;
+    for_pieces::<S>(first_row, lane, |row, byte, _| {
+        if let Some(byte) = byte {
+            loaded[four] = unsafe { from.load(row, byte) };
+        }
+        four += 1;
+    });
+    four = 0;
+    for_pieces::<S>(first_row, lane, |_, _, first| {
+        let mut words = loaded[four];
+        four += 1;
         unsafe { transpose(&mut words, lane % QUAD) };
         for (index, word) in words.into_iter().enumerate() {
             if let Some(pair) = pair_of::<S>(first, index) {
