@@ -72,8 +72,8 @@ const LINKER: &str = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && : > \
 
 /// Compiles `package` for the device.
 pub fn compile(toolchain: &Toolchain, package: &Package, code: Code) -> Result<Compiled, Error> {
-    let directory = target_directory();
-    let assembly = directory.join(format!("{}-{:016x}.s", package.name, key(package, code)));
+    let directory = target_directory(code);
+    let assembly = directory.join(format!("{}-{:016x}.s", package.name, key(package)));
     let linker = directory.join("linker.sh");
     write_linker(&linker).map_err(|error| Error::File(linker.clone(), error))?;
 
@@ -111,17 +111,18 @@ pub fn compile(toolchain: &Toolchain, package: &Package, code: Code) -> Result<C
     Ok(Compiled { assembly, sources })
 }
 
-/// One folder for all kernel crates of a workspace, so that they share `core` and the macros' libraries.
-fn target_directory() -> PathBuf {
+/// One folder for all kernel crates of a workspace, so that they share `core` and the macros' libraries; and one for each code, as flags
+/// differ: in the same folder, cargo would compile each anew after the others.
+fn target_directory(code: Code) -> PathBuf {
     let out = PathBuf::from(variable("OUT_DIR"));
     let target = out.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file()).unwrap_or(&out);
-    target.join("entwine")
+    target.join("entwine").join(code.name())
 }
 
 /// Tells apart what would otherwise be written to the same file.
-fn key(package: &Package, code: Code) -> u64 {
+fn key(package: &Package) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&package.manifest, &package.features, code).hash(&mut hasher);
+    (&package.manifest, &package.features).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -45,7 +45,8 @@ impl Workspace {
 
     /// What the compiler wrote of all PTX.
     fn assembly(&self) -> Vec<PathBuf> {
-        let paths = fs::read_dir(self.0.join("target/entwine")).unwrap().map(|entry| entry.unwrap().path());
+        let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let paths = entries(&self.0.join("target/entwine")).flat_map(|code| entries(&code));
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "s")).collect()
     }
 
@@ -112,6 +113,10 @@ fn a_kernel_crate_is_compiled_and_kept_up_to_date() {
     assert_eq!(text(&everywhere.stdout), edited, "code for every target is made beside the other");
     let for_ampere = |path: &PathBuf| text(&fs::read(path).unwrap()).contains(".target sm_80");
     assert!(workspace.assembly().iter().any(for_ampere), "no code for Ampere");
+    let all = newest_assembly(&workspace);
+    workspace.ptx(&[]);
+    assert!(workspace.cargo_run(&[], &[("ENTWINE_TARGETS", ""), ("ENTWINE_TIMELINE", "1")]).status.success());
+    assert_eq!(newest_assembly(&workspace), all, "one code was compiled again after another");
 
     workspace.edit("kernels/src/lib.rs", "*data *= tables::factor(row)", "*data *= tables::factor(row, 1)");
     let broken = workspace.cargo_run(&[], &[]);

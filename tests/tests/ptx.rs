@@ -48,7 +48,7 @@ const SOUND: &str = "
 \tld.acquire.sys.global.u32 %r1, [%rd1];
 \t// end inline asm
 \t// begin inline asm
-\tfence.proxy.async;
+\tfence.proxy.async.global;
 \t// end inline asm
 \t// begin inline asm
 \tcp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];
@@ -127,7 +127,10 @@ fn one_role_releases_and_acquires_with_all_threads() {
 
 #[test]
 fn a_barrier_copied_into_a_branch_is_counted() {
-    assert!(said_after("\tfence.proxy.async;", "\t@%p1 bar.sync 0;\n\tfence.proxy.async;").contains("2 CTA barriers"));
+    assert!(
+        said_after("\tfence.proxy.async.global;", "\t@%p1 bar.sync 0;\n\tfence.proxy.async.global;")
+            .contains("2 CTA barriers")
+    );
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_bulk_store_is_complete_and_released_before_its_signal() {
 #[test]
 fn a_bulk_load_follows_an_acquire_and_a_proxy_fence() {
     assert!(said_after("ld.acquire.sys.global", "ld.relaxed.sys.global").contains("without an acquire"));
-    assert!(said_after("fence.proxy.async", "fence.sc.sys").contains("without a proxy fence"));
+    assert!(said_after("fence.proxy.async.global", "fence.proxy.async.shared::cta").contains("without a proxy fence"));
 }
 
 #[test]
