@@ -120,13 +120,13 @@ fn named<const D: usize>(coordinates: [u32; D]) -> [u32; MAX_AXES] {
 #[cfg(not(target_arch = "nvptx64"))]
 const LOOKED_THROUGH: u32 = 1 << 20;
 
-/// On simulated ranks, sees on one CTA of a rank that an order leads to each tile of a stage once: one that leads elsewhere, or to a
+/// On simulated ranks, sees on the CTA of a rank that begins the stage that an order leads to each tile of it once: one that leads elsewhere, or to a
 /// tile twice, never comes to another, whose results would be missing.
 #[cfg(not(target_arch = "nvptx64"))]
 fn check_order<const D: usize, R: Role>(role: &R, stage: &Stage<D>, order: impl Fn(Step<D>) -> [u32; D]) {
     let grid = stage.grid;
     let total = grid.iter().try_fold(1u32, |total, extent| total.checked_mul(*extent)).unwrap_or(u32::MAX);
-    if role.cta() != stage.share.first || total > LOOKED_THROUGH {
+    if stage.seat(role.cta()) != 0 || total > LOOKED_THROUGH {
         return;
     }
     let Head { rank, world, span, .. } = *role.head();
