@@ -120,8 +120,8 @@ fn named<const D: usize>(coordinates: [u32; D]) -> [u32; MAX_AXES] {
 #[cfg(not(target_arch = "nvptx64"))]
 const LOOKED_THROUGH: u32 = 1 << 20;
 
-/// On simulated ranks, sees on the CTA of a rank that begins the stage that an order leads to each tile of it once: one that leads elsewhere, or to a
-/// tile twice, never comes to another, whose results would be missing.
+/// On simulated ranks, sees on the CTA of a rank that begins a stage that an order leads to each of its tiles once: one that leads
+/// elsewhere, or to a tile twice, never comes to another, whose results would be missing. Of another CTA the stray tile might come first.
 #[cfg(not(target_arch = "nvptx64"))]
 fn check_order<const D: usize, R: Role>(role: &R, stage: &Stage<D>, order: impl Fn(Step<D>) -> [u32; D]) {
     let grid = stage.grid;
