@@ -1,12 +1,12 @@
 //! Assembles the PTX of every kernel crate of the workspace and holds it against what full speed asks for.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
-use entwine_build::{Code, assembler};
+use entwine_build::{Code, Target, assembler};
 use rayon::prelude::*;
 
 use crate::cargo::{messages, metadata, root, with_device_code};
@@ -24,16 +24,30 @@ pub fn check_all(build: &mut Command) -> Result<()> {
         let cubin = cubins.join(format!("{package}-{}-{processor}.cubin", code.name()));
         let report = assembler::assemble(processor, ptx, &cubin).context(name.clone())?;
         println!("{name}\n{report}");
-        for fault in report.faults() {
+        let lost = lost_products(code.target, ptx, &cubin).context(name.clone())?;
+        let faults: Vec<_> = report.faults().into_iter().chain(lost).collect();
+        for fault in &faults {
             eprintln!("error: {name}: {fault}");
         }
-        anyhow::Ok(report.faults().len())
+        anyhow::Ok(faults.len())
     });
     let faulty: usize = reports.collect::<Result<Vec<_>>>()?.into_iter().sum();
     if faulty > 0 {
         bail!("{faulty} faults in the PTX");
     }
     Ok(())
+}
+
+/// What is wrong if machine code has fewer matrix instructions than the PTX that it was made of.
+fn lost_products(target: Target, ptx: &Path, cubin: &Path) -> Result<Option<String>> {
+    let (virtual_name, machine_name) = match target {
+        Target::Sm90a => ("wgmma.mma_async.", "HGMMA."),
+        Target::Sm80 => ("mma.sync.", "HMMA."),
+    };
+    let in_ptx = fs::read_to_string(ptx)?.matches(virtual_name).count();
+    let in_machine_code = assembler::disassemble(cubin)?.matches(machine_name).count();
+    let lost = format!("{in_machine_code} matrix instructions in machine code, {in_ptx} in PTX");
+    Ok((in_machine_code < in_ptx).then_some(lost))
 }
 
 /// The packages whose build scripts made PTX, what it is for and where it is.
