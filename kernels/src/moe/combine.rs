@@ -75,11 +75,11 @@ pub mod moe_gemm_combine {
         partial.to(owner).slot([at.rank(), row, column]).store(sum.cast());
     }
 
-    #[stage(grid = [m / world / BM, h / (BN / 2)], order = row_major)]
+    #[stage(grid = [m / world / BM, h / (BN / 2)], order = ready_first)]
     fn combine(
         at: At<2>,
         #[recv] experts: Experts,
-        #[recv] computed: Computed,
+        #[recv(slot = [at[1] / 2], unless = experts.blocks() == 0)] computed: Computed,
         outputs: &Matrix<T>,
         #[recv] partial: Partial,
         #[shape(m / world, h)] y: &mut Matrix<T>,

@@ -323,7 +323,8 @@ pub fn routings<T: Number>(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
     // Small layers are all given the lowest tile otherwise.
     let of_tile = |tile| Kernel::<moe_layer::Woven>::load(&world)?.with_tile(tile);
-    let kernels = [of_tile((64, 256))?, of_tile((128, 256))?, of_tile((128, 128))?];
+    let tiles = Kernel::<moe_layer::Woven>::load(&world)?.tiles().into_iter();
+    let kernels = tiles.map(of_tile).collect::<Result<Vec<_>, _>>()?;
     let config = Config { cases: ranks.pick(6, 60), failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&sizes(11), |(size, routing, seed)| {
         let run = || {
