@@ -37,6 +37,15 @@ impl<'c, const D: usize, R: Role> At<'c, D, R> {
         self.role.head().world
     }
 
+    /// The rank that comes `turn + 1` ranks after this one, the first one after the last: of each turn below `world - 1` another
+    /// peer, and no two ranks' the same.
+    #[inline(always)]
+    pub fn peer(&self, turn: u32) -> u32 {
+        let Head { rank, world, .. } = *self.role.head();
+        let peer = rank + 1 + turn;
+        if peer < world { peer } else { peer - world }
+    }
+
     /// All ranks but this one, in order.
     #[inline(always)]
     pub fn peers(&self) -> impl Iterator<Item = u32> + use<D, R> {

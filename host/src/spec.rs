@@ -298,6 +298,8 @@ pub enum Extent {
     TileColumns,
     /// A sum.
     Add(&'static Extent, &'static Extent),
+    /// A difference.
+    Sub(&'static Extent, &'static Extent),
     /// A product.
     Mul(&'static Extent, &'static Extent),
     /// A quotient, rounded up: as many tiles as it takes.

@@ -26,6 +26,7 @@ impl Extent {
             Extent::TileRows => Some(sizes.tile.0),
             Extent::TileColumns => Some(sizes.tile.1),
             Extent::Add(left, right) => left.value(sizes)?.checked_add(right.value(sizes)?),
+            Extent::Sub(left, right) => left.value(sizes)?.checked_sub(right.value(sizes)?),
             Extent::Mul(left, right) => left.value(sizes)?.checked_mul(right.value(sizes)?),
             Extent::DivCeil(left, right) => match right.value(sizes)? {
                 0 => None,
@@ -70,6 +71,7 @@ impl fmt::Display for Text<'_> {
             Extent::TileRows => return f.write_str("BM"),
             Extent::TileColumns => return f.write_str("BN"),
             Extent::Add(left, right) => (1, part(left, 1), '+', part(right, 1)),
+            Extent::Sub(left, right) => (1, part(left, 1), '-', part(right, 2)),
             Extent::Mul(left, right) => (2, part(left, 2), '*', part(right, 3)),
             Extent::DivCeil(left, right) => (2, part(left, 2), '/', part(right, 3)),
         };
@@ -84,7 +86,7 @@ impl fmt::Display for Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Extent::{Add, Dim, DivCeil, Literal, Mul, TileRows, World};
+    use Extent::{Add, Dim, DivCeil, Literal, Mul, Sub, TileRows, World};
 
     const SIZES: Sizes<'static> = Sizes { dims: &[1000, 0], world: 3, tile: (128, 256) };
     const SHARE: Extent = DivCeil(&Dim(0), &World);
@@ -103,6 +105,8 @@ mod tests {
         assert_eq!(DivCeil(&LARGE, &TileRows).value(&SIZES), None, "though the quotient would fit");
         assert_eq!(Add(&Literal(u32::MAX), &World).value(&SIZES), None);
         assert_eq!(DivCeil(&Dim(0), &Dim(1)).value(&SIZES), None);
+        assert_eq!(Sub(&World, &Literal(4)).value(&SIZES), None);
+        assert_eq!(Sub(&World, &Literal(3)).value(&SIZES), Some(0));
         assert_eq!(count(&[World, Literal(1 << 30)], &SIZES), Some(3 << 30));
         assert_eq!(count(&[TileRows, World, Literal(1 << 30)], &SIZES), None);
     }
@@ -113,6 +117,7 @@ mod tests {
         assert_eq!(DivCeil(&SHARE, &TileRows).text(&dims).to_string(), "m / world / BM");
         assert_eq!(DivCeil(&Dim(0), &Mul(&World, &TileRows)).text(&dims).to_string(), "m / (world * BM)");
         assert_eq!(Mul(&Add(&Dim(0), &Literal(1)), &Dim(1)).text(&dims).to_string(), "(m + 1) * n");
+        assert_eq!(Sub(&Dim(0), &Sub(&Dim(1), &World)).text(&dims).to_string(), "m - (n - world)");
         assert_eq!(Add(&Dim(0), &Mul(&Literal(2), &Dim(1))).text(&dims).to_string(), "m + 2 * n");
     }
 }

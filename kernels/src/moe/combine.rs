@@ -56,18 +56,16 @@ pub mod moe_gemm_combine {
     }
 
     /// The peers' tiles, whose sums go out while others are still computed.
-    #[stage(grid = [world, m / world / BM, h / (BN / 2)], order = column_by_column, beside = compute)]
+    #[stage(grid = [world - 1, m / world / BM, h / (BN / 2)], order = column_by_column, beside = compute)]
     fn send(
         at: At<3>,
         #[recv] experts: Experts,
-        #[recv(slot = [at[2] / 2], unless = at[0] == at.rank() || experts.blocks() == 0)] computed: Computed,
+        #[recv(slot = [at[2] / 2], unless = experts.blocks() == 0)] computed: Computed,
         outputs: &Matrix<T>,
         #[send] partial: Partial,
     ) {
-        let [owner, row, column] = at.coordinates();
-        if owner == at.rank() {
-            return;
-        }
+        let [turn, row, column] = at.coordinates();
+        let owner = at.peer(turn);
         if experts.blocks() > 0 {
             computed.slot([column / 2]).wait();
         }

@@ -7,7 +7,7 @@ pub(super) fn in_quarters(step: Step<2>) -> [u32; 2] {
     in_spans(step, tiles(step.grid[1], 4), grouped)
 }
 
-/// Column after column, as they are computed; the peers' tiles first.
+/// Column after column, as they are computed.
 pub(super) fn column_by_column(step: Step<3>) -> [u32; 3] {
-    peers_first(Step { span: 1, ..step })
+    in_spans(step, 1, row_major)
 }

@@ -21,6 +21,8 @@ pub enum Extent {
     TileColumns(Ident),
     /// A sum.
     Add(Box<Extent>, Box<Extent>),
+    /// A difference.
+    Sub(Box<Extent>, Box<Extent>),
     /// A product.
     Mul(Box<Extent>, Box<Extent>),
     /// A quotient.
@@ -76,6 +78,7 @@ impl Extent {
         let sides = || Ok((Box::new(Extent::parse(&binary.left)?), Box::new(Extent::parse(&binary.right)?)));
         match binary.op {
             BinOp::Add(_) => sides().map(|(left, right)| Extent::Add(left, right)),
+            BinOp::Sub(_) => sides().map(|(left, right)| Extent::Sub(left, right)),
             BinOp::Mul(_) => sides().map(|(left, right)| Extent::Mul(left, right)),
             BinOp::Div(_) => match sides()? {
                 (_, right) if matches!(*right, Extent::Literal(0)) => {
@@ -83,7 +86,9 @@ impl Extent {
                 }
                 (left, right) => Ok(Extent::DivCeil(left, right)),
             },
-            operator => Err(syn::Error::new_spanned(operator, "extents are put together with `+`, `*` and `/` alone")),
+            operator => {
+                Err(syn::Error::new_spanned(operator, "extents are put together with `+`, `-`, `*` and `/` alone"))
+            }
         }
     }
 
@@ -92,7 +97,10 @@ impl Extent {
         match self {
             Extent::Dim(name) => f(name),
             Extent::World(_) | Extent::Literal(_) | Extent::TileRows(_) | Extent::TileColumns(_) => {}
-            Extent::Add(left, right) | Extent::Mul(left, right) | Extent::DivCeil(left, right) => {
+            Extent::Add(left, right)
+            | Extent::Sub(left, right)
+            | Extent::Mul(left, right)
+            | Extent::DivCeil(left, right) => {
                 left.for_each_dim(f);
                 right.for_each_dim(f);
             }
@@ -111,9 +119,10 @@ impl Extent {
         match self {
             Extent::World(_) => true,
             Extent::Dim(_) | Extent::Literal(_) | Extent::TileRows(_) | Extent::TileColumns(_) => false,
-            Extent::Add(left, right) | Extent::Mul(left, right) | Extent::DivCeil(left, right) => {
-                left.mentions_world() || right.mentions_world()
-            }
+            Extent::Add(left, right)
+            | Extent::Sub(left, right)
+            | Extent::Mul(left, right)
+            | Extent::DivCeil(left, right) => left.mentions_world() || right.mentions_world(),
         }
     }
 
@@ -137,6 +146,7 @@ impl Extent {
             Extent::TileRows(_) => Some(tile.0),
             Extent::TileColumns(_) => Some(tile.1),
             Extent::Add(left, right) => left.constant(tile)?.checked_add(right.constant(tile)?),
+            Extent::Sub(left, right) => left.constant(tile)?.checked_sub(right.constant(tile)?),
             Extent::Mul(left, right) => left.constant(tile)?.checked_mul(right.constant(tile)?),
             Extent::DivCeil(left, right) => Some(left.constant(tile)?.div_ceil(right.constant(tile)?)),
         }
@@ -151,6 +161,10 @@ impl Extent {
             Extent::Add(left, right) => {
                 let (left, right) = (left.in_kernel(), right.in_kernel());
                 quote!((#left + #right))
+            }
+            Extent::Sub(left, right) => {
+                let (left, right) = (left.in_kernel(), right.in_kernel());
+                quote!((#left - #right))
             }
             Extent::Mul(left, right) => {
                 let (left, right) = (left.in_kernel(), right.in_kernel());
@@ -182,6 +196,7 @@ impl Extent {
             Extent::TileRows(_) => quote!(Extent::TileRows),
             Extent::TileColumns(_) => quote!(Extent::TileColumns),
             Extent::Add(left, right) => operation(quote!(Add), left, right),
+            Extent::Sub(left, right) => operation(quote!(Sub), left, right),
             Extent::Mul(left, right) => operation(quote!(Mul), left, right),
             Extent::DivCeil(left, right) => operation(quote!(DivCeil), left, right),
         }
@@ -189,7 +204,7 @@ impl Extent {
 }
 
 const EXPECTED: &str = "expected an extent: dimension names such as `m`, `world`, `BM`, `BN` and numbers, put together \
-                        with `+`, `*` and `/`";
+                        with `+`, `-`, `*` and `/`";
 
 impl Display for Extent {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
@@ -199,19 +214,20 @@ impl Display for Extent {
             }
             Extent::Literal(value) => write!(out, "{value}"),
             Extent::Add(left, right) => write!(out, "{left} + {right}"),
+            Extent::Sub(left, right) => write!(out, "{left} - {}", Left(right)),
             Extent::Mul(left, right) => write!(out, "{} * {}", Left(left), Right(right)),
             Extent::DivCeil(left, right) => write!(out, "{} / {}", Left(left), Right(right)),
         }
     }
 }
 
-/// What stands before `*` or `/`.
+/// What stands before `*` or `/`, or after `-`.
 struct Left<'a>(&'a Extent);
 
 impl Display for Left<'_> {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         match self.0 {
-            sum @ Extent::Add(..) => write!(out, "({sum})"),
+            sum @ (Extent::Add(..) | Extent::Sub(..)) => write!(out, "({sum})"),
             other => write!(out, "{other}"),
         }
     }
@@ -223,7 +239,9 @@ struct Right<'a>(&'a Extent);
 impl Display for Right<'_> {
     fn fmt(&self, out: &mut Formatter) -> fmt::Result {
         match self.0 {
-            compound @ (Extent::Add(..) | Extent::Mul(..) | Extent::DivCeil(..)) => write!(out, "({compound})"),
+            compound @ (Extent::Add(..) | Extent::Sub(..) | Extent::Mul(..) | Extent::DivCeil(..)) => {
+                write!(out, "({compound})")
+            }
             other => write!(out, "{other}"),
         }
     }
@@ -244,9 +262,16 @@ mod tests {
 
     #[test]
     fn what_is_printed_means_the_same() {
-        for text in
-            ["m / world / BM", "m / (world * BM)", "(m + 1) * (n + k) / 2", "m + n * k", "m / (n / k)", "m * (n / k)"]
-        {
+        for text in [
+            "m / world / BM",
+            "m / (world * BM)",
+            "(m + 1) * (n + k) / 2",
+            "m - (n - k) - 1",
+            "(world - 1) * m",
+            "m + n * k",
+            "m / (n / k)",
+            "m * (n / k)",
+        ] {
             let parsed = extent(syn::parse_str(text).unwrap());
             assert_eq!(parsed.to_string(), text);
             assert!(extent(syn::parse_str(&parsed.to_string()).unwrap()) == parsed);
