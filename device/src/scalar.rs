@@ -7,7 +7,7 @@ pub trait Scalar {
     /// The square root, to the nearest.
     fn sqrt(self) -> Self;
 
-    /// `e` to the power `self`; on GPUs with a relative error below 10⁻⁵.
+    /// `e` to the power `self`; on GPUs with a relative error below 10⁻⁵, and 0 where it is subnormal.
     fn exp(self) -> Self;
 
     /// `1 / (1 + e⁻ˣ)`; on GPUs with a relative error below 10⁻⁵.

@@ -126,8 +126,8 @@ use proc_macro::TokenStream;
 /// `table.pool([i, j], &Bags::new(offsets, list, indices))` is a tile of the sums of a matrix's rows by ragged bags.
 ///
 /// # Extents
-/// `slots`, `grid`, `shape` and `columns` are made of lower-case names, `world`, `BM`, `BN`, integers, `+`, `*`,
-/// `/` and parentheses; `/` rounds up. Names are free to choose. A launch takes a name's size from the matrices
+/// `slots`, `grid`, `shape` and `columns` are made of lower-case names, `world`, `BM`, `BN`, integers, `+`, `-`, `*`,
+/// `/` and parentheses; `/` rounds up, and a launch is refused for which a difference is negative. Names are free to choose. A launch takes a name's size from the matrices
 /// that have the name, or the name `/ world`, in their shapes, and refuses matrices that disagree.
 ///
 /// # Errors
