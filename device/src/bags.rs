@@ -2,8 +2,9 @@
 
 use core::marker::PhantomData;
 
+use crate::abi::MatrixArg;
 use crate::element::Element;
-use crate::matrix::Matrix;
+use crate::matrix::{self, Matrix};
 use crate::place::MatrixPlace;
 use crate::shape::{Shape, TileShape};
 use crate::tile::Tile;
@@ -58,10 +59,8 @@ impl<'c, E: Element, R: Together> Matrix<'c, E, R> {
             "there are no {count} rows from row {first} on in a matrix of {} rows",
             self.rows()
         );
-        let mut arg = self.arg;
-        arg.data += first as u64 * arg.pitch;
-        (arg.rows, arg.part_rows, arg.parts) = (count, count, 1);
-        Matrix::woven(self.role, &arg)
+        let rows = MatrixArg { data: self.row(first), rows: count, part_rows: count, parts: 1, ..self.arg };
+        Matrix::woven(self.role, &rows)
     }
 
     /// The sums, or means, of its rows by bag, added up in `f32` in the order of each bag: the tile at `[block, column]` of the
@@ -79,10 +78,14 @@ impl<'c, E: Element, R: Together> Matrix<'c, E, R> {
     where
         Shape<M, N>: TileShape,
     {
-        let skipped = block * M as u32;
+        let skipped = matrix::first(block, M);
         let place = &bags.place;
-        let bags = BagsPlace { first: place.first + skipped, count: place.count.saturating_sub(skipped), ..*place };
-        let table = MatrixPlace { matrix: self.arg, part: 0, row: 0, column: column * N as u32 };
+        let bags = BagsPlace {
+            first: place.first.saturating_add(skipped),
+            count: place.count.saturating_sub(skipped),
+            ..*place
+        };
+        let table = MatrixPlace { matrix: self.arg, part: self.part, row: 0, column: matrix::first(column, N) };
         Tile::from_fragment(self.role, self.role.pool::<E, Shape<M, N>>(&table, &bags))
     }
 }

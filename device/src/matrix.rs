@@ -19,7 +19,7 @@ use crate::tile::{Storable, Tile};
 pub struct Matrix<'c, E, R: Role> {
     pub(crate) role: &'c R,
     pub(crate) arg: MatrixArg,
-    part: u32,
+    pub(crate) part: u32,
     element: PhantomData<E>,
 }
 
@@ -40,6 +40,19 @@ impl<'c, E, R: Role> Matrix<'c, E, R> {
     #[inline(always)]
     pub fn columns(&self) -> u32 {
         self.arg.columns
+    }
+
+    /// The address of a row.
+    #[inline(always)]
+    pub(crate) fn row(&self, row: u32) -> u64 {
+        self.arg.data + (self.part as u64 * self.arg.part_rows as u64 + row as u64) * self.arg.pitch
+    }
+
+    /// Its rows as a matrix that has no others, for whoever goes by addresses: tensor maps are still the whole one's.
+    #[inline(always)]
+    pub(crate) fn alone(&self) -> MatrixArg {
+        let rows = self.rows();
+        MatrixArg { data: self.row(0), rows, part_rows: rows, parts: 1, ..self.arg }
     }
 }
 
@@ -65,7 +78,7 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     /// All columns of the `M` rows from row `index · M` on.
     #[inline(always)]
     pub fn row_panel<const M: usize>(&self, index: u32) -> Panel<'c, E, M, R> {
-        let place = MatrixPlace { matrix: self.arg, part: self.part, row: index * M as u32, column: 0 };
+        let place = MatrixPlace { matrix: self.arg, part: self.part, row: first(index, M), column: 0 };
         Panel { role: self.role, place: PanelPlace::Matrix(place), element: PhantomData }
     }
 
@@ -88,8 +101,15 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
 
     #[inline(always)]
     pub(crate) fn place<const M: usize, const N: usize>(&self, row: u32, column: u32) -> MatrixPlace {
-        MatrixPlace { matrix: self.arg, part: self.part, row: row * M as u32, column: column * N as u32 }
+        MatrixPlace { matrix: self.arg, part: self.part, row: first(row, M), column: first(column, N) }
     }
+}
+
+/// The first row or column of a tile. On simulated ranks one that can't be counted is as far outside as can be; on GPUs, which have no
+/// register for it, it is taken for another.
+#[inline(always)]
+pub(crate) fn first(index: u32, size: usize) -> u32 {
+    if cfg!(target_arch = "nvptx64") { index.wrapping_mul(size as u32) } else { index.saturating_mul(size as u32) }
 }
 
 /// A matrix in this rank's memory whose rows are split evenly over the ranks: rank `r` owns the
@@ -181,8 +201,8 @@ impl<E: Element> TileMut<E> {
         tile.store_at(&Place::Matrix(MatrixPlace {
             matrix: self.arg,
             part: self.part,
-            row: row * M as u32,
-            column: column * N as u32,
+            row: first(row, M),
+            column: first(column, N),
         }));
     }
 }

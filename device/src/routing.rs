@@ -488,7 +488,8 @@ impl<'c, C: Channel, D: Direction, R: Role> Routing<'c, C, D, R> {
         const { assert!(ROWS > 0, "a tile scatters one row or more: `scatter::<8, _, _>(…)`") };
         let block = self.checked(block);
         let (gate, first) = (gates.slot([0]).place(), block * self.place.size.block_rows + part * ROWS);
-        let rows = Scattered { first, count: ROWS, block, from: from.arg, to: to.arg, gate };
+        let to = if to.part == 0 { to.arg } else { to.alone() };
+        let rows = Scattered { first, count: ROWS, block, from: from.arg, to, gate };
         self.role.scatter::<E>(&self.place, &rows);
     }
 

@@ -13,6 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::ranks::{Ranks, check_guards};
+use crate::kernels::pooled_shards;
 
 /// The sizes of a problem.
 #[derive(Debug, Clone, Copy)]
@@ -277,5 +278,38 @@ pub fn offset_out_of_range(ranks: &Ranks) -> Result<()> {
         problem.offsets[0][101 + number] = right;
     }
     kernel.launch(problem.tensors::<f32>(&world)?.args(false))?.wait()?;
+    check_guards(&world)
+}
+
+/// Bags of a part of a table, and of a part's rows, are of that part.
+pub fn of_shards(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let (count, [t, b, d]) = (ranks.count(), [6, 70, 70]);
+    let element = |row: usize, column: usize| (row * 3 + column) as f32;
+    let table: Vec<_> = (0..count * t).flat_map(|row| (0..d).map(move |column| element(row, column))).collect();
+    let offsets: Vec<_> = (0..=b).map(|bag| 2 * bag as u32).collect();
+    let indices: Vec<_> = (0..2 * b).map(|position| (position * 7 % (t - 1)) as u32).collect();
+    let sum = |first: usize, bag: usize, column: usize| {
+        indices[2 * bag..][..2].iter().map(|row| element(first + *row as usize, column)).sum::<f32>()
+    };
+
+    let mut whole = world.filled([count * b, d], f32::NAN)?;
+    let mut rest = world.filled([count * b, d], f32::NAN)?;
+    let args = pooled_shards::Args {
+        table: &world.replicate([count * t, d], &table)?,
+        offsets: &world.replicate([1, b + 1], &offsets)?,
+        indices: &world.replicate([1, 2 * b], &indices)?,
+        whole: &mut whole,
+        rest: &mut rest,
+    };
+    pooled_shards::load(&world)?.launch(args)?.wait()?;
+    for rank in 0..count {
+        let (whole, rest) = (whole.to_vec(rank)?, rest.to_vec(rank)?);
+        for (place, (whole, rest)) in whole.into_iter().zip(rest).enumerate() {
+            let (owner, bag, column) = (place / d / b, place / d % b, place % d);
+            let expected = [sum(owner * t, bag, column), sum(owner * t + 1, bag, column)];
+            ensure!([whole, rest] == expected, "rank {rank}, place {place}: {whole} and {rest}, not {expected:?}");
+        }
+    }
     check_guards(&world)
 }
