@@ -110,8 +110,8 @@ pub struct ChannelArg {
     pub piece_boxes: u32,
     /// Rows of a slot that are sent, if it has as many; the others read as anything.
     pub rows: u32,
-    #[doc(hidden)]
-    pub _pad: u32,
+    /// 1: the first axis is that of the ranks, each of which sends in its own slots.
+    pub by_rank: u32,
     /// Offset in the region of the counters of a channel of gates, one `u32` for each slot. They are 0 between launches.
     pub counters: u64,
 }
@@ -240,6 +240,10 @@ pub enum FaultKind {
     Outside = 14,
     /// Simulation: more tiles were counted at a gate than it was to wait for.
     Overcounted = 15,
+    /// Simulation: a slot, or a piece of one, was sent to the same rank a second time in a launch.
+    SentTwice = 16,
+    /// Simulation: a rank sent in the slot of another one.
+    NotTheSender = 17,
 }
 
 /// What the first fault of a rank leaves behind.

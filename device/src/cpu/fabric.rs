@@ -42,6 +42,8 @@ struct State {
     clocks: Clocks,
     words: Words,
     launches: u32,
+    /// By the address of its signal, the epoch in which a slot was last begun to be sent.
+    sent: HashMap<u64, u32>,
     /// By the address of a gate's counter, how many tiles the gate waits for.
     gates: HashMap<u64, u32>,
     /// CTAs that were launched and have not left.
@@ -250,6 +252,10 @@ impl Fabric {
     pub(super) fn announce(&self, ctas: usize) -> Announced {
         self.with(|state| {
             let turn = state.launches;
+            if state.running == 0 {
+                // Another region may lie where that of the launches before did.
+                state.sent.clear();
+            }
             state.running += ctas;
             state.launches = turn.wrapping_add(1);
             Announced { turn, known: state.clocks.host() }
@@ -287,7 +293,9 @@ impl Fabric {
             for rank in 0..head.world {
                 state.signal(lane, Regions::of(head).started(rank, head.rank), epoch);
             }
-            let waiting: Vec<_> = state.parked.iter().map(|parked| parked.thread.clone()).collect();
+            // Not those that wait for their launch's turn, of which there may be many.
+            let waiting = state.parked.iter().filter(|parked| parked.watch.is_some());
+            let waiting: Vec<_> = waiting.map(|parked| parked.thread.clone()).collect();
             state.woken.extend(waiting);
         });
     }
@@ -310,6 +318,11 @@ impl Fabric {
             state.running -= 1;
             state.check_progress();
         });
+    }
+
+    /// Begins to send the slot with this signal. Whether nobody else has in this epoch.
+    pub(super) fn begin_send(&self, signal: u64, epoch: u32) -> bool {
+        self.with(|state| state.sent.insert(signal, epoch) != Some(epoch))
     }
 
     /// Writes a signal.

@@ -113,6 +113,10 @@ impl Cta {
         };
         for &receiver in &receivers {
             self.reuse(slot, receiver);
+            let signal = self.signal_address(slot, receiver, self.check(slot, receiver, slot.linear()));
+            if !self.fabric.begin_send(signal, self.epoch) {
+                self.give_up(self.record(FaultKind::SentTwice).at_slot(slot, receiver));
+            }
         }
         self.event(EventKind::Store);
         let mut written = None;
@@ -348,6 +352,9 @@ impl Cta {
     /// Waits until the receiver is done with what the launch before last sent in the slot: it has started the next.
     fn reuse(&self, slot: &SlotPlace, receiver: u32) {
         self.check_rank(slot, receiver);
+        if slot.arg.by_rank != 0 && slot.index[0] < self.head.world && slot.index[0] != self.head.rank {
+            self.give_up(self.record(FaultKind::NotTheSender).at_slot(slot, slot.index[0]));
+        }
         if slot.arg.pull != 0 && slot.index[0] != self.head.rank {
             self.out_of_range(slot, receiver);
         }

@@ -183,7 +183,7 @@ impl<const CHANNELS: usize> Ranks<CHANNELS> {
                 pieces,
                 piece_boxes,
                 rows: channel.rows,
-                _pad: 0,
+                by_rank: 0,
                 counters: 0,
             };
             signals += 4 * SIGNALS;

@@ -52,7 +52,7 @@ impl Fault {
         let channel = spec.channels.get(record.channel as usize);
         // Kernels take the first coordinate of a slot for the sender if there are as many as ranks, by chance too.
         let by_rank = channel.is_none_or(|channel| matches!(channel.slots.first(), Some(Extent::World)));
-        let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange);
+        let of_receiver = matches!(kind, FaultKind::NotAcknowledged | FaultKind::SlotOutOfRange | FaultKind::SentTwice);
         let one_sided = record.channel == NONE && !matches!(kind, FaultKind::Panic);
         let (misfit, outside) = (kind == FaultKind::Misfit, kind == FaultKind::Outside);
         let gate = channel.is_some_and(|channel| matches!(channel.item, ItemSpec::Gate));
@@ -103,6 +103,8 @@ fn kind(word: u32) -> Option<FaultKind> {
         Misfit,
         Outside,
         Overcounted,
+        SentTwice,
+        NotTheSender,
     ];
     kinds.into_iter().find(|kind| *kind as u32 == word)
 }
@@ -266,6 +268,13 @@ impl fmt::Display for Fault {
             }
             FaultKind::Overcounted => {
                 write!(f, "{slot} is counted more often than the {} tiles that it waits for", self.expected)
+            }
+            FaultKind::SentTwice => write!(f, "{slot} is sent to {peer} twice in a launch; each is sent once at most"),
+            FaultKind::NotTheSender => {
+                write!(
+                    f,
+                    "{slot} is {peer}'s to send: its first coordinate, of as many as there are ranks, is the sender"
+                )
             }
             FaultKind::MissingSignal => {
                 write!(f, "waited for {slot} until the deadline; {peer} never sent it ({counts})")

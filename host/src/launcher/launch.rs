@@ -225,7 +225,9 @@ impl FaultBoard {
             | FaultKind::Race
             | FaultKind::Misfit
             | FaultKind::Outside
-            | FaultKind::Overcounted => 0,
+            | FaultKind::Overcounted
+            | FaultKind::SentTwice
+            | FaultKind::NotTheSender => 0,
             _ => 1,
         }))
     }

@@ -110,7 +110,7 @@ impl Layout {
             pieces,
             piece_boxes: (row / LINE).div_ceil(pieces.into()) as u32,
             rows: channel.height.value(sizes)?,
-            _pad: 0,
+            by_rank: matches!(channel.slots.first(), Some(Extent::World)).into(),
             counters: self.need.counters,
         };
         if channel.into.is_none() {

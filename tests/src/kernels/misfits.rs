@@ -90,6 +90,30 @@ pub mod spilled {
     }
 }
 
+/// Tiles that are sent to the next rank in slots up to the `last`, and so in that one again and again, and in those of the rank `stray`
+/// ranks further on.
+#[entwine::kernel(tiles = [(64, 64)], elements = [f32])]
+pub mod resent {
+    use super::*;
+
+    #[channel(slots = [world, m / BM])]
+    pub struct Moved(Tile<T, BM, BN>);
+
+    #[stage(grid = [m / BM])]
+    fn send(at: At<1>, #[shape(m, 64)] x: &Matrix<T>, last: u32, stray: u32, #[send] moved: Moved) {
+        let [row] = at.coordinates();
+        let (next, sender) = ((at.rank() + 1) % at.world(), (at.rank() + stray) % at.world());
+        moved.to(next).slot([sender, row.min(last)]).store(x.load([row, 0]));
+    }
+
+    #[stage(grid = [m / BM])]
+    fn receive(at: At<1>, last: u32, #[recv] moved: Moved, #[shape(m, 64)] y: &mut Matrix<T>) {
+        let [row] = at.coordinates();
+        let before = (at.rank() + at.world() - 1) % at.world();
+        y.tile([row, 0]).store(moved.slot([before, row.min(last)]).load());
+    }
+}
+
 /// Tiles that lie in the next rank's c, whatever the size of it and however many slots there are.
 #[entwine::kernel(tiles = [(64, 64)], elements = [f32])]
 pub mod overfilled {

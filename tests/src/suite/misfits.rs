@@ -5,11 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use entwine::device::abi::FaultKind;
 use entwine::device::{Element, bf16};
+use entwine::spec::Carriage;
 use entwine::{Error, Fault, Launch, World};
 use entwine_kernels::embedding_all_to_all;
 
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{miscounted, misled, narrowed, overfilled, routed, spilled};
+use crate::kernels::{miscounted, misled, narrowed, overfilled, resent, routed, spilled};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
@@ -192,6 +193,26 @@ pub fn gates_with_wrong_numbers(ranks: &Ranks) -> Result<()> {
     let (missing, deadlock) = ("at slot [0] of gate `Complete` for 4 tiles", "3 came");
     ensure!(few.contains(missing) && few.contains(deadlock), "{few}");
     launch(3)?.wait()?;
+    check_guards(&world)
+}
+
+/// On simulated ranks, a slot that is sent twice in a launch is found, and one that is another rank's to send, however tiles travel.
+pub fn slots_of_others(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let x = world.replicate([200, 64], &numbers::<f32>(200 * 64))?;
+    let mut y = world.zeros([200, 64])?;
+    for carriage in [Carriage::Push, Carriage::Pull] {
+        let kernel = resent::load(&world)?.with_deadline(DEADLINE).with_carriage("Moved", carriage)?;
+        kernel.launch(resent::Args { x: &x, last: 3, stray: 0, y: &mut y })?.wait()?;
+        let twice = ["slot [", ", 1] of channel `Moved` is sent to rank ", " twice in a launch"];
+        fault(kernel.launch(resent::Args { x: &x, last: 1, stray: 0, y: &mut y })?, FaultKind::SentTwice, &twice)?;
+        if ranks.count() > 1 {
+            let others = ["of channel `Moved` is rank ", "'s to send: its first coordinate"];
+            let launch = kernel.launch(resent::Args { x: &x, last: 3, stray: 1, y: &mut y })?;
+            fault(launch, FaultKind::NotTheSender, &others)?;
+        }
+        kernel.launch(resent::Args { x: &x, last: 3, stray: 0, y: &mut y })?.wait()?;
+    }
     check_guards(&world)
 }
 

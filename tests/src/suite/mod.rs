@@ -124,7 +124,7 @@ pub fn everywhere() -> Vec<Case> {
         embedding::index_out_of_range,
         embedding::offset_out_of_range
     );
-    each!(cases, 1, embedding::in_a_row);
+    each!(cases, 1, embedding::in_a_row, embedding::of_shards);
     each!(cases, 1, one_sided::barriers, one_sided::strange_ranks);
     each!(cases, 1, misfits::routed_matrices, misfits::slots_in_a_matrix, misfits::bags_of_a_bad_table);
     each!(cases, 2, one_sided::spins, one_sided::out_of_range, one_sided::never_held, one_sided::too_narrow);
@@ -140,6 +140,7 @@ pub fn everywhere() -> Vec<Case> {
 pub fn simulated() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 1, misfits::tiles_outside, misfits::gates_with_wrong_numbers, misfits::narrow_panels);
+    each!(cases, 1, misfits::slots_of_others);
     each!(cases, 1, misfits::orders_that_mislead);
     cases
 }
