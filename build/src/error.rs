@@ -16,14 +16,25 @@ pub enum Error {
     NoToolchain(Vec<Rejected>),
     /// The package has no library, which is where kernels are looked for.
     NoLibrary(String),
-    /// The package's device code doesn't compile; the compiler's diagnostics.
-    Compile(String, String),
+    /// The package's device code doesn't compile.
+    Compile { package: String, diagnostics: Diagnostics },
     /// The package's PTX is not fit for use.
     Ptx(String, Vec<Fault>),
     /// A program couldn't be started.
     Start(PathBuf, io::Error),
     /// A file couldn't be read or written.
     File(PathBuf, io::Error),
+}
+
+/// What a compiler said.
+#[derive(Debug)]
+pub struct Diagnostics {
+    /// Its errors, as it renders them.
+    pub text: String,
+    /// Whether they are all of a kind that no target is spared: of macros, and of the syntax.
+    pub of_any_target: bool,
+    /// Whether the crate has `entwine`, with whose kernels its own compilation can report them.
+    pub woven: bool,
 }
 
 impl fmt::Display for Error {
@@ -45,11 +56,11 @@ impl fmt::Display for Error {
                 "error: `{package}` has no library: put its kernels in `src/lib.rs`, and the program that launches them \
                  in `src/main.rs`"
             ),
-            Error::Compile(package, diagnostics) => {
-                write!(f, "{}\n\nerror: the device code of `{package}` doesn't compile", diagnostics.trim_end())?;
-                if diagnostics.contains("can't find crate for `std`") {
+            Error::Compile { package, diagnostics: Diagnostics { text, .. } } => {
+                write!(f, "the device code of `{package}` doesn't compile\n\n{}", text.trim_end())?;
+                if text.contains("can't find crate for `std`") {
                     let attribute = "#![cfg_attr(target_arch = \"nvptx64\", no_std)]";
-                    write!(f, "\nhelp: the device has `core` alone: start `src/lib.rs` with `{attribute}`")?;
+                    write!(f, "\n\nhelp: the device has `core` alone: start `src/lib.rs` with `{attribute}`")?;
                 }
                 Ok(())
             }

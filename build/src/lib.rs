@@ -26,7 +26,7 @@
 //! Environment variables of the crate's own compilation: `ENTWINE_PTX_SM_90A`, the path of its PTX for Hopper,
 //! `ENTWINE_PTX_SM_80`, that of its PTX for other GPUs from Ampere on, and `ENTWINE_PTX_SM_90A_TIMELINE`, that of the PTX
 //! whose kernels record what they do when. None is set if no compiler for the device was found, and a warning says what
-//! to install.
+//! to install. `ENTWINE_DEVICE_ERRORS` is the path of what the compiler for the device said, if it refused the crate.
 //!
 //! # Settings
 //!
@@ -50,7 +50,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 pub use code::{Code, Target};
-use error::Error;
+use error::{Diagnostics, Error};
 use nested::Package;
 use toolchain::{Search, Toolchain};
 
@@ -58,7 +58,9 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 
 /// Compiles the crate whose build script calls this to PTX, and sets `ENTWINE_PTX_…` to the PTX's path.
 ///
-/// Ends the build script with the compiler's diagnostics if the device code doesn't compile.
+/// If the device code doesn't compile, neither does the crate. Of one that depends on `entwine`, its own compilation finds most
+/// of the errors, too, and reports them where editors look for them; with the first of its kernels it says what the compiler for the
+/// device said.
 pub fn compile() {
     if variable("TARGET") == TARGET {
         return; // This is the crate's compilation for the device, which runs the same build script.
@@ -79,11 +81,32 @@ pub fn compile() {
             search.watched().iter().for_each(|path| watch(path));
             watch(&Package::from_environment().manifest);
         }
-        Err(error) => {
-            eprintln!("{error}");
-            process::exit(1);
+        Err(Error::Compile { package, diagnostics }) if diagnostics.woven => {
+            leave_to_the_crate(package, diagnostics).unwrap_or_else(|error| fail(&error));
         }
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &Error) {
+    if let Error::NoToolchain(_) = error {
+        eprintln!("error: ENTWINE_REQUIRE_DEVICE is set, and there is");
+    }
+    eprintln!("{error}");
+    process::exit(1);
+}
+
+/// Has the crate's own compilation fail with these errors, if it wouldn't find them all itself.
+fn leave_to_the_crate(package: String, diagnostics: Diagnostics) -> Result<(), Error> {
+    println!("cargo::warning=the device code of `{package}` doesn't compile");
+    let path = PathBuf::from(variable("OUT_DIR")).join("device-errors.txt");
+    if !diagnostics.of_any_target || code::is_set("ENTWINE_REQUIRE_DEVICE") {
+        write(&path, &Error::Compile { package, diagnostics }.to_string())?;
+        println!("cargo::rustc-env=ENTWINE_DEVICE_ERRORS={}", path.display());
+    }
+    // Nobody knows what it depends on, so it is tried again each time: cargo takes a file that isn't there for changed.
+    watch(&path.with_extension("none"));
+    Ok(())
 }
 
 /// The compiler for the device that [`compile`] would use.

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::code::Code;
-use crate::error::Error;
+use crate::error::{Diagnostics, Error};
 use crate::toolchain::Toolchain;
 use crate::{TARGET, read, variable};
 
@@ -102,8 +102,9 @@ pub fn compile(toolchain: &Toolchain, package: &Package, code: Code) -> Result<C
         if stderr.contains("no library targets found") {
             return Err(Error::NoLibrary(package.name.clone()));
         }
-        let diagnostics = errors(&messages).unwrap_or_else(|| stderr.into_owned());
-        return Err(Error::Compile(package.name.clone(), diagnostics));
+        let unexplained = || Diagnostics { text: stderr.into_owned(), of_any_target: false, woven: false };
+        let diagnostics = errors(&messages).unwrap_or_else(unexplained);
+        return Err(Error::Compile { package: package.name.clone(), diagnostics });
     }
     let dep_info = artifact(&messages, &package.manifest).with_extension("d");
     let mut sources = prerequisites(&read(&dep_info)?);
@@ -173,14 +174,17 @@ fn messages(stdout: &[u8]) -> Vec<Value> {
 }
 
 /// The compiler's errors as it renders them, each once; `None` if it reported none.
-fn errors(messages: &[Value]) -> Option<String> {
+fn errors(messages: &[Value]) -> Option<Diagnostics> {
     let mut seen = BTreeSet::new();
     let reported = messages.iter().map(|message| &message["message"]);
     let errors = reported.filter(|message| message["level"].as_str().is_some_and(|level| level.starts_with("error")));
-    let rendered = errors.filter_map(|message| message["rendered"].as_str()).map(str::trim_end);
+    let errors: Vec<_> = errors.collect();
+    let of_any_target = errors.iter().all(|error| error["code"].is_null());
+    let rendered = errors.into_iter().filter_map(|message| message["rendered"].as_str()).map(str::trim_end);
     let first_times = rendered.filter(|text| !text.starts_with("error: aborting due to") && seen.insert(*text));
     let text = first_times.collect::<Vec<_>>().join("\n\n");
-    (!text.is_empty()).then_some(text)
+    let woven = messages.iter().any(|message| message["target"]["name"] == "entwine");
+    (!text.is_empty()).then_some(Diagnostics { text, of_any_target, woven })
 }
 
 /// The file that cargo made of the package's library.
@@ -238,7 +242,7 @@ mod tests {
             message("error", "error[E0308]: mismatched types\n"),
             message("error", "error: aborting due to 1 previous error"),
         ];
-        assert_eq!(errors(&all).unwrap(), "error[E0308]: mismatched types");
+        assert_eq!(errors(&all).unwrap().text, "error[E0308]: mismatched types");
         assert!(errors(&all[..1]).is_none());
     }
 

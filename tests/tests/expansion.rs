@@ -37,7 +37,7 @@ fn kernels(file: &Path) -> impl Iterator<Item = (proc_macro2::TokenStream, ItemM
 }
 
 fn expand(arguments: proc_macro2::TokenStream, module: ItemMod, package: &str) -> String {
-    let build = Build { crate_name: package.into(), codes: DeviceCode::all().collect() };
+    let build = Build { crate_name: package.into(), codes: DeviceCode::all().collect(), refusal: None };
     let woven = entwine_weave::kernel(arguments, module.into_token_stream(), &build);
     prettyplease::unparse(&syn::parse2(woven).unwrap())
 }

@@ -14,9 +14,12 @@ mod setting;
 mod tokens;
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proc_macro2::TokenStream;
+use quote::quote;
 use syn::Item;
 
 use crate::errors::Errors;
@@ -27,6 +30,8 @@ pub struct Build {
     pub crate_name: String,
     /// The crate's compiled device code.
     pub codes: Vec<DeviceCode>,
+    /// Why there is none, if the compiler for the device refused the crate.
+    pub refusal: Option<String>,
 }
 
 /// Device code that was compiled, and the environment variable that names its file.
@@ -53,7 +58,11 @@ impl Build {
             let path = env::var_os(&code.variable)?.into();
             Some(DeviceCode { path: Some(path), ..code })
         });
-        Build { crate_name: env::var("CARGO_PKG_NAME").unwrap_or_default(), codes: codes.collect() }
+        let refusal = env::var_os("ENTWINE_DEVICE_ERRORS").map(|path| {
+            fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", PathBuf::from(path).display()))
+        });
+        let crate_name = env::var("CARGO_PKG_NAME").unwrap_or_default();
+        Build { crate_name, codes: codes.collect(), refusal }
     }
 }
 
@@ -100,7 +109,48 @@ pub fn kernel(arguments: TokenStream, module: TokenStream, build: &Build) -> Tok
         check::check(&kernel, &errors);
     }
     match errors.into_compile_errors() {
-        None => emit::kernel(&kernel, build),
+        None => [emit::kernel(&kernel, build), refused(build)].into_iter().collect(),
         Some(errors) => [errors, emit::fallback(&kernel, build)].into_iter().collect(),
+    }
+}
+
+/// An error that says why the crate has no device code, if the compiler for the device refused it. Where the kernel itself has errors, they
+/// say so; and one of a crate's kernels is enough.
+fn refused(build: &Build) -> TokenStream {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    match &build.refusal {
+        Some(refusal) if !SAID.swap(true, Ordering::Relaxed) => quote!(::core::compile_error!(#refusal);),
+        _ => TokenStream::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_crates_kernels_says_why_there_is_no_device_code() {
+        let refusal = Some("the device code doesn't compile".to_owned());
+        let build = Build { crate_name: "kernels".into(), codes: Vec::new(), refusal };
+        let woven = |module| kernel(TokenStream::new(), module, &build).to_string();
+        let right = || {
+            quote!(
+                mod right {
+                    use super::*;
+                    #[stage(grid = [1])]
+                    fn fill(at: At<1>, #[shape(m, n)] y: &mut Matrix<T>) {}
+                }
+            )
+        };
+        let wrong = woven(quote!(
+            mod wrong {
+                use super::*;
+                #[stage(grid = [])]
+                fn fill() {}
+            }
+        ));
+        assert!(!wrong.contains("the device code"), "it has errors of its own: {wrong}");
+        let says = [woven(right()), woven(right())].map(|text| text.matches("the device code doesn't compile").count());
+        assert_eq!(says, [1, 0]);
     }
 }
