@@ -284,6 +284,7 @@ impl<'c, E: Element, const M: usize, R: Role> Piece<'c, E, M, R> {
 ///
 /// Added to a tile (`sum += incoming`) it is fetched while the CTA computes; stored somewhere else it
 /// moves without passing through registers; [`read`](Incoming::read) brings it into a tile.
+#[must_use = "a tile that is neither added, stored nor read is not waited for"]
 pub struct Incoming<'c, E: Element, const M: usize, const N: usize, R: Role> {
     pub(crate) role: &'c R,
     pub(crate) place: Place,

@@ -106,12 +106,13 @@ pub(crate) fn check(kernel: &'static KernelSpec, arguments: &Bound, sizes: &Size
 
 /// Refuses grids whose tiles kernels can't count, and channels that can't work.
 pub(crate) fn check_sizes(kernel: &KernelSpec, sizes: &Sizes<'_>) -> Result<(), Error> {
-    for stage in kernel.stages {
-        if extent::count(stage.grid, sizes).is_none() {
-            let axes: Vec<_> = stage.grid.iter().map(|axis| axis.text(kernel.dims).to_string()).collect();
+    let grids = kernel.stages.iter().map(|stage| ("tiles of stage", stage.name, stage.grid));
+    let slots = kernel.channels.iter().map(|channel| ("slots of channel", channel.name, channel.slots));
+    for (what, name, axes) in grids.chain(slots) {
+        if extent::count(axes, sizes).is_none() {
+            let axes: Vec<_> = axes.iter().map(|axis| axis.text(kernel.dims).to_string()).collect();
             let problem = format!(
-                "the tiles of stage `{}`, [{}], must be counted in 32 bits and without dividing by 0; {}",
-                stage.name,
+                "the {what} `{name}`, [{}], must be counted in 32 bits, without dividing by 0 and with nothing below 0; {}",
                 axes.join(", "),
                 where_from(kernel, sizes)
             );

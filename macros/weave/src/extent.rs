@@ -148,7 +148,10 @@ impl Extent {
             Extent::Add(left, right) => left.constant(tile)?.checked_add(right.constant(tile)?),
             Extent::Sub(left, right) => left.constant(tile)?.checked_sub(right.constant(tile)?),
             Extent::Mul(left, right) => left.constant(tile)?.checked_mul(right.constant(tile)?),
-            Extent::DivCeil(left, right) => Some(left.constant(tile)?.div_ceil(right.constant(tile)?)),
+            Extent::DivCeil(left, right) => match right.constant(tile)? {
+                0 => None,
+                divisor => Some(left.constant(tile)?.div_ceil(divisor)),
+            },
         }
     }
 
@@ -285,6 +288,8 @@ mod tests {
         assert_eq!(extent(syn::parse_quote!((BM + 1) / 2)).constant(tile), Some(65), "rounded up");
         assert_eq!(extent(syn::parse_quote!(BM * world)).constant(tile), None);
         assert_eq!(extent(syn::parse_quote!(BM * 4294967295)).constant(tile), None, "too large for 32 bits");
+        assert_eq!(extent(syn::parse_quote!(BN / (0 * 1))).constant(tile), None, "divided by 0");
+        assert_eq!(extent(syn::parse_quote!(64 - BM)).constant(tile), None, "less than 0");
     }
 
     #[test]

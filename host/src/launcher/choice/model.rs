@@ -86,7 +86,8 @@ impl Model<'_> {
     /// The CTAs that carry a stage.
     fn ctas(&self, stage: &StageWork) -> u32 {
         let processors = self.device.processors.max(1);
-        let dedicated: u32 = self.workload.stages.iter().filter_map(|stage| self.dedicated(stage)).sum();
+        let dedicated = self.workload.stages.iter().filter_map(|stage| self.dedicated(stage));
+        let dedicated = dedicated.fold(0, u32::saturating_add);
         let shared = processors.saturating_sub(dedicated);
         let ctas = if stage.moved { processors } else { self.dedicated(stage).unwrap_or(shared) };
         ctas.clamp(1, processors)
