@@ -127,15 +127,20 @@ use proc_macro::TokenStream;
 ///
 /// # Extents
 /// `slots`, `grid`, `shape` and `columns` are made of lower-case names, `world`, `BM`, `BN`, integers, `+`, `-`, `*`,
-/// `/` and parentheses; `/` rounds up, and a launch is refused for which a difference is negative. Names are free to choose. A launch takes a name's size from the matrices
-/// that have the name, or the name `/ world`, in their shapes, and refuses matrices that disagree.
+/// `/` and parentheses; `/` rounds up, and a launch is refused for which a difference is negative. Names are free to choose. A
+/// launch takes a name's size from the matrices that have the name, or the name `/ world`, in their shapes, and refuses matrices
+/// that disagree. It is for a tile that it chose: a matrix whose shape names `BM` or `BN` fits one choice, so pin the tile then.
 ///
 /// # Errors
 /// What can't be right in the protocol is a compile error where it is written: a channel without a sender, a tile
 /// that is waited for before it is sent, a slot with too few coordinates. What depends on the data is the author's
-/// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, that tiles are stored
+/// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, once in a launch and by the
+/// rank that its first coordinate names, that tiles are stored
 /// within their matrices and gates told how many tiles they wait for, and that an order of one's own visits each tile once, none
 /// that others wait for waiting for them in turn.
+///
+/// Not found is what tiles do to each other outside of channels: two that store to one place of a matrix, one that reads what
+/// another tile of its stage stores, or that reads what a gate guards without waiting for it.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, module: TokenStream) -> TokenStream {
     entwine_weave::kernel(arguments.into(), module.into(), &Build::from_environment()).into()
