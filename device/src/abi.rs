@@ -244,6 +244,8 @@ pub enum FaultKind {
     SentTwice = 16,
     /// Simulation: a rank sent in the slot of another one.
     NotTheSender = 17,
+    /// Simulation: a word was looked at again and again, and nothing else done, for twice as long as a wait may take.
+    Spun = 18,
 }
 
 /// What the first fault of a rank leaves behind.

@@ -38,6 +38,8 @@ pub(super) struct Cta {
     matrices: Vec<u64>,
     /// The ranks (a bit each) that are late on purpose, and haven't been waited for.
     late: Cell<u32>,
+    /// Since when it has but looked at words.
+    looks_since: Cell<Option<Instant>>,
     /// The tile that the CTA is at.
     at: Cell<Option<(u32, [u32; MAX_AXES])>>,
     log: Log,
@@ -60,7 +62,8 @@ impl Cta {
         // SAFETY: the addresses in `head` are valid, and this is the only thread of the CTA.
         let log = unsafe { Log::begin(&head, index) };
         let matrices = matrices.iter().map(|matrix| matrix.data).collect();
-        let cta = Cta { fabric, head, index, epoch, matrices, late: Cell::new(head.late), at: Cell::new(None), log };
+        let (late, looks_since, at) = (Cell::new(head.late), Cell::new(None), Cell::new(None));
+        let cta = Cta { fabric, head, index, epoch, matrices, late, looks_since, at, log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -90,6 +93,7 @@ impl Cta {
             abandon(Abandoned);
         }
         self.at.set(Some((stage, tile)));
+        self.looks_since.set(None);
     }
 
     /// The tile that the following belongs to.
@@ -305,7 +309,19 @@ impl Cta {
 
     /// Accesses a word: `access` says what it held, and whether it was written.
     pub(super) fn access<V>(&self, word: &Word, order: Order, reach: Reach, access: impl FnOnce() -> (V, bool)) -> V {
-        // A word may be loaded again and again until it changes, and that may be never.
+        // A word may be loaded again and again until it changes, and that may be never. Who waits for this rank says so first.
+        let since = self.looks_since.get().unwrap_or_else(Instant::now);
+        if since.elapsed() / 2 >= Duration::from_nanos(self.head.deadline_ns) {
+            self.give_up_at(FaultKind::Spun, &word.place);
+        }
+        self.looks_since.set(Some(since));
+        let access = || {
+            let (before, written) = access();
+            if written {
+                self.looks_since.set(None);
+            }
+            (before, written)
+        };
         if self.regions().abort(self.head.rank).load(Ordering::Acquire) != 0 {
             abandon(Abandoned);
         }

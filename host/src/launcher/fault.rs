@@ -105,6 +105,7 @@ fn kind(word: u32) -> Option<FaultKind> {
         Overcounted,
         SentTwice,
         NotTheSender,
+        Spun,
     ];
     kinds.into_iter().find(|kind| *kind as u32 == word)
 }
@@ -233,6 +234,9 @@ impl fmt::Display for Fault {
             FaultKind::NotHeld => {
                 let (wanted, seen) = self.compared.clone().unwrap_or_default();
                 write!(f, "waited until the deadline for {word} to be {wanted}; it is {seen}")
+            }
+            FaultKind::Spun => {
+                write!(f, "looked at {word} again and again, for longer than the deadline: `wait_until` waits")
             }
             FaultKind::TooNarrow => {
                 write!(f, "{word} is accessed at a scope that does not reach everybody who accesses it")

@@ -193,6 +193,26 @@ pub fn spins(ranks: &Ranks) -> Result<()> {
     Ok(())
 }
 
+/// On simulated ranks, a rank that looks at a word for ever ends even if there is nobody to wait for it.
+pub fn spins_alone(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = spinning::load(&world)?.with_deadline(std::time::Duration::from_millis(100));
+    let mut words = world.zeros([1, 1])?;
+    for compares in [false, true] {
+        match kernel.launch(spinning::Args { culprit: 0, compares, words: &mut words })?.wait() {
+            Err(Error::Fault(fault)) => {
+                let text = "looked at `words[0, 0]` on rank 0 again and again";
+                let found = (fault.kind, fault.rank) == (FaultKind::Spun, 0) && fault.to_string().contains(text);
+                let missed = (fault.kind, fault.peer) == (FaultKind::MissingSignal, Some(0));
+                ensure!(if ranks.count() == 1 { found } else { missed }, "{fault}");
+            }
+            other => bail!("expected a fault of rank 0, found {other:?}"),
+        }
+        kernel.launch(spinning::Args { culprit: u32::MAX, compares, words: &mut words })?.wait()?;
+    }
+    Ok(())
+}
+
 /// Case 27: on simulated ranks, a scope that does not reach another rank who accesses the word is found.
 pub fn too_narrow(ranks: &Ranks) -> Result<()> {
     let world = ranks.world()?;
