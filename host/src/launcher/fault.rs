@@ -202,7 +202,7 @@ impl fmt::Display for Fault {
             Some(rank) => format!("rank {rank}"),
             None => "another rank".into(),
         };
-        let counts = format!("expected count {}, seen {}", self.expected, self.seen);
+        let counts = format!("expected count {}, seen {}; each launch counts one", self.expected, self.seen);
         let word = match (self.argument, &*self.word) {
             (Some(argument), []) => format!("`{argument}` on {peer}"),
             (Some(argument), word) => format!("`{argument}{word:?}` on {peer}"),
@@ -211,7 +211,7 @@ impl fmt::Display for Fault {
         if let Some((wanted, counted)) = gate {
             match self.kind {
                 FaultKind::MissingSignal => {
-                    return write!(f, "waited at {slot} for {wanted} until the deadline; {counted} came");
+                    return write!(f, "waited in vain at {slot} for {wanted}; {counted} came");
                 }
                 FaultKind::Deadlock => {
                     return write!(
@@ -225,7 +225,7 @@ impl fmt::Display for Fault {
         match self.kind {
             FaultKind::None => Ok(()),
             FaultKind::MissingSignal if self.channel.is_none() => {
-                write!(f, "waited until the deadline for the launch to end on {peer} ({counts})")
+                write!(f, "waited in vain for the launch to end on {peer} ({counts})")
             }
             FaultKind::NotAcknowledged if self.channel.is_none() => {
                 write!(f, "could not reach {word} before the deadline; {peer} has not started the launch ({counts})")
@@ -233,7 +233,7 @@ impl fmt::Display for Fault {
             FaultKind::OutOfRange => write!(f, "{word} does not exist"),
             FaultKind::NotHeld => {
                 let (wanted, seen) = self.compared.clone().unwrap_or_default();
-                write!(f, "waited until the deadline for {word} to be {wanted}; it is {seen}")
+                write!(f, "waited in vain for {word} to be {wanted}; it is {seen}")
             }
             FaultKind::Spun => {
                 write!(f, "looked at {word} again and again, for longer than the deadline: `wait_until` waits")
@@ -281,7 +281,7 @@ impl fmt::Display for Fault {
                 )
             }
             FaultKind::MissingSignal => {
-                write!(f, "waited for {slot} until the deadline; {peer} never sent it ({counts})")
+                write!(f, "waited in vain for {slot}; {peer} never sent it here ({counts})")
             }
             FaultKind::SlotOutOfRange => write!(f, "{slot} (sent to {peer}) does not exist"),
             FaultKind::Panic => {
@@ -345,11 +345,14 @@ mod tests {
         let fault = Fault::read(&SPEC, &record(FaultKind::MissingSignal)).unwrap();
         assert_eq!(
             fault.to_string(),
-            "kernel `gather_sum`, rank 1, stage `sum`, tile [1, 2, 3]: waited for slot [0, 2, 3] of channel `Part` until \
-             the deadline; rank 0 never sent it (expected count 7, seen 6)"
+            "kernel `gather_sum`, rank 1, stage `sum`, tile [1, 2, 3]: waited in vain for slot [0, 2, 3] of channel `Part`; \
+             rank 0 never sent it here (expected count 7, seen 6; each launch counts one)"
         );
         let fault = Fault::read(&SPEC, &FaultRecord { piece: 5, ..record(FaultKind::MissingSignal) }).unwrap();
-        assert!(fault.to_string().contains("waited for piece 5 of slot [0, 2, 3] of channel `Part` until"), "{fault}");
+        assert!(
+            fault.to_string().contains("waited in vain for piece 5 of slot [0, 2, 3] of channel `Part`; "),
+            "{fault}"
+        );
     }
 
     #[test]
