@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::Parser;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Chores of this workspace")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Chores of this workspace")]
 enum Chore {
     /// Run the example of a fused kernel on simulated ranks, or on the GPUs of this machine
     Demo {

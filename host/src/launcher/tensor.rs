@@ -183,6 +183,9 @@ impl<T: TensorElement> Tensor<T> {
 
     /// Where a rank's matrix lies, for other libraries. It stays there as long as the tensor, and what others do with
     /// it is not in the order of launches unless it is on their streams.
+    ///
+    /// # Panics
+    /// The world has no such rank.
     pub fn raw(&self, rank: usize) -> RawMatrix {
         let matrix = &self.matrices.ranks[rank];
         RawMatrix { address: matrix.memory.address(), rows: matrix.rows, columns: matrix.columns, pitch: matrix.pitch }

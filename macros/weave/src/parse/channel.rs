@@ -93,7 +93,10 @@ pub fn parse(attribute: Attribute, item: ItemStruct, errors: &Errors) -> Channel
     let held = match only_field(&item.fields) {
         Some(field) => holds(&field.ty, columns, &settings, errors),
         None => {
-            errors.at(&item.fields, HOLDS);
+            match &item.fields {
+                Fields::Unit => errors.at(&item.ident, HOLDS),
+                fields => errors.at(fields, HOLDS),
+            }
             None
         }
     };

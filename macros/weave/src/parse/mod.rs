@@ -12,9 +12,29 @@ use crate::extent::Extent;
 use crate::model::{ElementType, Kernel, LEAST_TILE_ROWS, MAX_AXES, MAX_DIMS};
 use crate::setting::{Settings, integer, name};
 
-/// The names that the attribute adds to a module, or to a variant's.
-const RESERVED: [&str; 12] =
-    ["Args", "BM", "BN", "Config", "Params", "SPEC", "T", "Woven", "load", "protocol", "simulate", "weave"];
+/// The names that the attribute adds to a module, or to a variant's, and those by which woven tile functions know their parameters.
+const RESERVED: [&str; 20] = [
+    "Args",
+    "BM",
+    "BN",
+    "Config",
+    "Params",
+    "SPEC",
+    "T",
+    "Woven",
+    "load",
+    "protocol",
+    "simulate",
+    "weave",
+    "At",
+    "Grouped",
+    "Matrix",
+    "Panel",
+    "R",
+    "Sharded",
+    "Symmetric",
+    "Tile",
+];
 
 /// Parses `#[kernel(arguments)]` on `module`. What can't be parsed is left out of the model, after an error.
 pub fn kernel(arguments: TokenStream, module: ItemMod, errors: &Errors) -> Kernel {
@@ -199,7 +219,7 @@ fn refuse_cfg(attributes: &[Attribute], what: &str, errors: &Errors) {
 fn refuse_reserved(item: &Item, errors: &Errors) -> bool {
     let reserved = item_name(item).filter(|name| RESERVED.iter().any(|reserved| name == reserved));
     if let Some(name) = reserved {
-        errors.at(name, format!("`{name}` is a name that the kernel adds to its module: rename this item"));
+        errors.at(name, format!("`{name}` is a name that the kernel needs in its module: rename this item"));
     }
     reserved.is_some()
 }
