@@ -181,7 +181,14 @@ impl State {
         if self.running == 0 || self.parked.len() < self.running {
             return;
         }
-        let watched = || self.parked.iter().filter_map(|parked| Some((parked, parked.watch.as_ref()?)));
+        let mut watched: Vec<_> =
+            self.parked.iter().filter_map(|parked| Some((parked, parked.watch.as_ref()?))).collect();
+        // A rank's first one is its report. Waits of later stages, and for what a rank makes itself, mostly follow from others.
+        watched.sort_by_key(|(_, Watch { head, missing, .. })| {
+            let at_end = missing.channel == NONE && missing.kind == FaultKind::MissingSignal as u32;
+            (at_end, missing.stage, missing.peer == NONE || missing.peer == head.rank)
+        });
+        let watched = || watched.iter().copied();
         if watched().any(|(_, watch)| watch.never_comes()) {
             for (parked, watch) in watched().filter(|(_, watch)| watch.never_comes()) {
                 parked.give_up(watch, watch.missing.kind, &self.gates);

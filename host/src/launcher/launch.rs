@@ -6,7 +6,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use entwine_device::abi::{FaultKind, FaultRecord};
+use entwine_device::abi::{FaultKind, FaultRecord, NONE};
 
 use crate::error::Error;
 use crate::fault::Fault;
@@ -209,7 +209,8 @@ impl FaultBoard {
         self.memory.fill(Area::flat(0, self.ranks * size_of::<FaultRecord>()), &[0])
     }
 
-    /// The fault that explains the others best. No launch may be writing to the board.
+    /// The fault that explains the others best: what a tile function did wrong rather than what was missing then, and of what was missing
+    /// that of the earliest stage. No launch may be writing to the board.
     pub fn read(&self, kernel: &'static KernelSpec) -> Result<Option<Fault>, Error> {
         let mut faults = Vec::new();
         for rank in 0..self.ranks {
@@ -217,9 +218,11 @@ impl FaultBoard {
             self.memory.read(Area::flat(rank * bytes.len(), bytes.len()), &mut bytes)?;
             // SAFETY: a record is made of words and bytes, for which any bits are valid.
             let record = unsafe { bytes.as_ptr().cast::<FaultRecord>().read_unaligned() };
-            faults.extend(Fault::read(kernel, &record));
+            // The ends of other ranks are waited for after everything else.
+            let at_end = record.channel == NONE && record.kind != FaultKind::NotAcknowledged as u32;
+            faults.extend(Fault::read(kernel, &record).map(|fault| (fault, (at_end, record.stage))));
         }
-        Ok(faults.into_iter().min_by_key(|fault| match fault.kind {
+        let class = |kind| match kind {
             FaultKind::Panic
             | FaultKind::SlotOutOfRange
             | FaultKind::Race
@@ -229,6 +232,8 @@ impl FaultBoard {
             | FaultKind::SentTwice
             | FaultKind::NotTheSender => 0,
             _ => 1,
-        }))
+        };
+        let first = faults.into_iter().min_by_key(|(fault, place)| (class(fault.kind), *place));
+        Ok(first.map(|(fault, _)| fault))
     }
 }

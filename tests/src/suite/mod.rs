@@ -141,7 +141,7 @@ pub fn simulated() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 1, misfits::tiles_outside, misfits::gates_with_wrong_numbers, misfits::narrow_panels);
     each!(cases, 1, misfits::slots_of_others, one_sided::spins_alone);
-    each!(cases, 1, misfits::orders_that_mislead);
+    each!(cases, 1, misfits::orders_that_mislead, moe::missing_signals);
     cases
 }
 

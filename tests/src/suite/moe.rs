@@ -502,6 +502,41 @@ pub fn missing_rows(ranks: &Ranks) -> Result<()> {
     check_guards(&world)
 }
 
+/// On simulated ranks, whatever signal of a layer is dropped is the one that is named, though all of what comes after waits, too.
+pub fn missing_signals(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = Kernel::<moe_layer::Woven>::load(&world)?.with_deadline(Duration::from_secs(20));
+    let size = Size { tokens: 40, choices: 2, experts: 4, columns: 64, hidden: 16 };
+    let mut problem = Problem::<bf16>::roomy(&world, size, Routing::Uniform, 8)?;
+    let gates: [(&'static str, &'static [u32], &str); 3] =
+        [("Arrived", &[0], "activate"), ("Activated", &[0], "compute"), ("Computed", &[0], "combine")];
+    for (channel, slot, stage) in gates {
+        kernel.inject(Injection::DropSignal { rank: 0, channel, slot })?;
+        match kernel.launch(problem.args())?.wait() {
+            Err(Error::Fault(fault)) => {
+                let stages = [Some(stage), if channel == "Computed" { Some("send") } else { None }];
+                let named = (fault.rank, fault.channel, &*fault.slot) == (0, Some(channel), slot);
+                ensure!(named && stages.contains(&fault.stage), "{channel}: {fault}");
+            }
+            other => bail!("expected an error over {channel}, found {other:?}"),
+        }
+    }
+    if ranks.count() > 1 {
+        kernel.inject(Injection::DropSignal { rank: 0, channel: "Partial", slot: &[0, 0, 0] })?;
+        match kernel.launch(problem.args())?.wait() {
+            Err(Error::Fault(fault)) => {
+                let named = (fault.channel, &*fault.slot, fault.peer) == (Some("Partial"), &[0, 0, 0][..], Some(0));
+                ensure!(named && fault.rank != 0 && fault.stage == Some("combine"), "{fault}");
+            }
+            other => bail!("expected an error over a partial sum, found {other:?}"),
+        }
+    }
+    problem.poison()?;
+    kernel.launch(problem.args())?.wait()?;
+    problem.check()?;
+    check_guards(&world)
+}
+
 /// Cases 3 and 4: two shapes in turn, while the epochs pass from the positive to the negative numbers, or wrap.
 pub fn epochs_wrap<T: Number>(ranks: &Ranks) -> Result<()> {
     for first_epoch in [(1 << 31) - 2, u32::MAX - 1] {
