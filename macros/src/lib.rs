@@ -103,6 +103,12 @@ use proc_macro::TokenStream;
 ///   it the tiles that wait for none; both may go by the stage's routings.
 /// * `u32`, `i32`, `u64`, `i64`, `f32`, `f64` and `bool`: scalars of the launch.
 ///
+/// # Tiles
+/// A stage's function says what a tile is made of with `matmul`, `map`, `zip`, `cast` and the rest of `Tile`. Where a shape doesn't
+/// follow from where the tile goes, it is written: `a.row_panel::<BM>(i)`, `x.load::<BM, BN>([i, j])`, `let sum: Tile<f32, BM, BN> = …`.
+/// Values for each row are combined by `zip_rows`. For columns there is no such thing yet: a bias for each of them is a matrix
+/// of `BM` equal rows, of which `bias.load::<BM, BN>([0, j])` is added.
+///
 /// # One-sided operations
 /// `x.on(rank)` is what a symmetric matrix is on a rank, `x.here()` what it is on this one:
 ///
