@@ -210,10 +210,13 @@ impl Cta {
                 self.fabric.signal(self.lane(), regions.returned(lender, rank), self.epoch);
             }
         }
+        // Whoever waits for what is missing says so first.
+        let head = Head { deadline_ns: self.head.deadline_ns.saturating_add(self.head.deadline_ns / 4), ..self.head };
         for borrower in (0..world).filter(|_| self.index == 0) {
             let missing = FaultRecord { peer: borrower, ..self.record(FaultKind::MissingSignal) };
             let want = Want { signal: regions.returned(rank, borrower), count: self.epoch };
-            self.wait(&[want], missing);
+            let watch = Watch { head, epoch: self.epoch, missing, gate: None };
+            self.fabric.wait(self.lane(), &[want], Some(&watch)).unwrap_or_else(|abandoned| abandon(abandoned));
         }
     }
 
