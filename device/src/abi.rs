@@ -7,6 +7,8 @@
 
 /// The largest world one launch can span.
 pub const MAX_WORLD: usize = 8;
+/// Most stages of a kernel.
+pub const MAX_STAGES: usize = 32;
 /// The largest number of axes of a stage's grid or of a channel's slots.
 pub const MAX_AXES: usize = 4;
 /// The largest number of named dimensions (`m`, `n`, `k`, …) of a kernel.
@@ -193,6 +195,8 @@ pub struct Control {
     /// CTAs that are done with what others lend.
     pub returning: u32,
     _pad3: [u32; 23],
+    /// How many tiles of each stage have been taken from a queue. They are 0 between launches.
+    pub taken: [u32; MAX_STAGES],
     /// The link limit's tickets taken, out and in…
     pub link_taken: [Ticket; 2],
     /// … and given back.

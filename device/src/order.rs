@@ -75,18 +75,31 @@ impl<const D: usize> Stage<D> {
         if self.from_end { self.share.count.wrapping_sub(1).wrapping_sub(offset) } else { offset }
     }
 
-    /// The number of its tiles that fall to a CTA, every `count`-th of them.
+    /// The number of its tiles.
     #[inline(always)]
-    fn tiles_of(&self, cta: u32) -> u32 {
+    fn total(&self) -> u32 {
         let mut total = 1;
         for extent in self.grid {
             total *= extent;
         }
+        total
+    }
+
+    /// The number of its tiles that fall to a CTA, every `count`-th of them.
+    #[inline(always)]
+    fn tiles_of(&self, cta: u32) -> u32 {
         let seat = self.seat(cta);
         if seat >= self.share.count {
             return 0;
         }
-        tiles(total.saturating_sub(seat), self.share.count)
+        tiles(self.total().saturating_sub(seat), self.share.count)
+    }
+
+    /// Its tiles, as a CTA takes them, if that is one of those that carry it.
+    #[inline(always)]
+    fn queue(&self, cta: u32) -> Option<Queue> {
+        let Share { first, count } = self.share;
+        (cta.wrapping_sub(first) < count).then(|| Queue { stage: self.index, tiles: self.total(), ctas: count })
     }
 
     /// The position, in the rank's sequence, of the `turn`-th tile that falls to a CTA.
@@ -176,8 +189,35 @@ pub fn walk_as_members<const D: usize, R: Role>(role: &R, stage: Stage<D>, tile:
     }
 }
 
-/// Visits this CTA's tiles of a stage as the slots arrive that they wait for, each named by `slot`, or that
-/// wait for none. Of its tiles in [`grouped`] order, those within 64 of the first unvisited one are pending.
+/// The tiles of a stage as the CTAs that carry it take them: whoever is free takes the next one, and puts by what isn't ready.
+/// Candidates are positions in the rank's sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    /// The stage, whose tiles are counted in [`Control::taken`](crate::abi::Control::taken) as they are taken.
+    pub stage: u32,
+    /// How many there are.
+    pub tiles: u32,
+    /// How many CTAs take them.
+    pub ctas: u32,
+}
+
+impl Queue {
+    /// The most tiles that a CTA has put by.
+    pub const PUT_BY: u32 = 16;
+    /// No candidate: none is left.
+    pub const EMPTY: u32 = NONE;
+    /// The candidate that is a tile of the stage beside this one.
+    pub const BESIDE: u32 = NONE - 1;
+
+    /// What the counter holds last before it is 0 again, for the next launch: each tile is drawn, and each CTA draws once in vain.
+    #[inline(always)]
+    pub fn last(&self) -> u32 {
+        (self.tiles + self.ctas).wrapping_sub(1)
+    }
+}
+
+/// Visits a stage's tiles as CTAs are free for them and the slots arrive that they wait for, each named by `slot`, or that
+/// wait for none: a CTA takes the next tile in [`grouped`] order, and comes back later to those that aren't ready.
 #[inline(always)]
 pub fn walk_ready_first<const D: usize, R: Role>(
     role: &R,
@@ -185,22 +225,17 @@ pub fn walk_ready_first<const D: usize, R: Role>(
     slot: impl Fn([u32; D]) -> Option<SlotPlace>,
     mut tile: impl FnMut(At<'_, D, R>),
 ) {
-    let count = stage.tiles_of(role.cta());
-    let coordinates = |turn| grouped(stage.step(role, turn));
-    let mut first = 0;
-    let mut visited = 0u64;
-    while first < count {
-        let window = if count - first < u64::BITS { (1 << (count - first)) - 1 } else { u64::MAX };
-        // Until a tile is picked, what is missing is reported for the first.
-        role.note(stage.index, named(coordinates(first)));
-        let pick = role.first_ready(window & !visited, |bit| slot(coordinates(first + bit)));
-        let picked = coordinates(first + pick);
-        stage.begin(role, picked, (window & !visited).count_ones() == 1 && first + u64::BITS >= count);
+    let Some(queue) = stage.queue(role.cta()) else { return };
+    let coordinates = |position| grouped(stage.step_at(role, position));
+    let note = |position| role.note(stage.index, named(coordinates(position)));
+    loop {
+        let position = role.take(&queue, false, |position| slot(coordinates(position)), note);
+        if position == Queue::EMPTY {
+            return;
+        }
+        let picked = coordinates(position);
+        stage.begin(role, picked, position + queue.ctas >= queue.tiles);
         tile(At::new(role, picked));
-        visited |= 1 << pick;
-        let done = visited.trailing_ones();
-        visited = visited.checked_shr(done).unwrap_or(0);
-        first += done;
     }
 }
 
@@ -246,26 +281,41 @@ impl<const D: usize, O: Fn(Step<D>) -> [u32; D]> Course<D, O> {
     }
 }
 
-/// Visits a CTA's tiles of two stages, each in its order: the next one of `beside` whenever the slot has arrived that it
-/// waits for, and else the next one of `main`.
+/// Visits the tiles of a stage in its order, each on the CTA that is free for it, and a CTA's tiles of another in theirs: the next
+/// one of `beside` whenever the slot has arrived that it waits for, and else the next one of the stage.
 #[inline(always)]
 pub fn walk_beside<const D: usize, const E: usize, R: Role>(
     role: &R,
-    mut main: Course<D, impl Fn(Step<D>) -> [u32; D]>,
+    main: Stage<D>,
+    order: impl Fn(Step<D>) -> [u32; D],
     mut tile: impl FnMut(At<'_, D, R>),
     mut beside: Course<E, impl Fn(Step<E>) -> [u32; E]>,
     slot: impl Fn([u32; E]) -> Option<SlotPlace>,
     mut tile_beside: impl FnMut(At<'_, E, R>),
 ) {
-    while main.is_left() || beside.is_left() {
-        let candidates = main.is_left() as u64 * 2 + beside.is_left() as u64;
+    #[cfg(not(target_arch = "nvptx64"))]
+    check_order(role, &main, &order);
+    let Some(queue) = main.queue(role.cta()) else { return };
+    let coordinates = |position| order(main.step_at(role, position));
+    loop {
         let next = if beside.is_left() { beside.next(role) } else { [0; E] };
-        // Until a tile is picked, what is missing is reported for this one.
-        role.note(beside.stage.index, named(next));
-        if role.first_ready(candidates, |candidate| if candidate == 0 { slot(next) } else { None }) == 0 {
-            beside.visit(role, next, &mut tile_beside);
-        } else {
-            main.visit(role, main.next(role), &mut tile);
+        let candidate = role.take(
+            &queue,
+            beside.is_left(),
+            |candidate| if candidate == Queue::BESIDE { slot(next) } else { None },
+            |candidate| match candidate {
+                Queue::BESIDE => role.note(beside.stage.index, named(next)),
+                position => role.note(main.index, named(coordinates(position))),
+            },
+        );
+        match candidate {
+            Queue::EMPTY => return,
+            Queue::BESIDE => beside.visit(role, next, &mut tile_beside),
+            position => {
+                let picked = coordinates(position);
+                main.begin(role, picked, false);
+                tile(At::new(role, picked));
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
+use crate::order::Queue;
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::routing::{RoutingPlace, Scattered};
 use crate::shape::{Shape, TileShape};
@@ -34,9 +35,10 @@ pub trait Role: Sized {
     /// Begins with a tile, perhaps the last of those that fall to the CTA in a stage: the following operations belong to it.
     fn begin(&self, stage: u32, tile: [u32; MAX_AXES], last: bool);
 
-    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
-    /// Blocks only while none has; all roles of the CTA get the same answer.
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32;
+    /// Takes the next tile from a queue whose slot's signal has arrived, or that waits for none, or [`Queue::BESIDE`] if that may be
+    /// taken and is ready; [`Queue::EMPTY`] if none is left. Waits while none is ready, and has what is missing in the end `note`d;
+    /// all roles of the CTA get the same answer.
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32;
 
     /// `A·Bᵀ` with `f32` accumulation over all columns of both panels.
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(

@@ -1,6 +1,6 @@
 //! The protocol of one launch as one CTA carries it out: starting, sending, receiving, leaving.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use crate::abi::{FaultKind, FaultRecord, Head, MAX_AXES, MatrixArg, NONE};
 use crate::channel::Route;
 use crate::layout::ROW;
 use crate::log::EventKind;
+use crate::order::Queue;
 use crate::ordering::{Order, Reach};
 use crate::place::{MatrixPlace, SlotPlace};
 use crate::routing::{Misfit, RoutingPlace};
@@ -42,6 +43,10 @@ pub(super) struct Cta {
     looks_since: Cell<Option<Instant>>,
     /// The tile that the CTA is at.
     at: Cell<Option<(u32, [u32; MAX_AXES])>>,
+    /// Tiles that were drawn from a queue before they were ready.
+    put_by: RefCell<Vec<u32>>,
+    /// The queue had no tile left.
+    drained: Cell<bool>,
     log: Log,
 }
 
@@ -63,7 +68,8 @@ impl Cta {
         let log = unsafe { Log::begin(&head, index) };
         let matrices = matrices.iter().map(|matrix| matrix.data).collect();
         let (late, looks_since, at) = (Cell::new(head.late), Cell::new(None), Cell::new(None));
-        let cta = Cta { fabric, head, index, epoch, matrices, late, looks_since, at, log };
+        let (put_by, drained) = (RefCell::default(), Cell::new(false));
+        let cta = Cta { fabric, head, index, epoch, matrices, late, looks_since, at, put_by, drained, log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -275,29 +281,62 @@ impl Cta {
         self.epoch
     }
 
-    /// The first of the `candidates` (a bit each) whose slot's signal, or that of its first piece, has arrived, or that
-    /// waits for none, as for a panel without columns.
-    pub(super) fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let candidates: Vec<_> =
-            (0..u64::BITS).filter(|bit| candidates >> bit & 1 != 0).map(|bit| (bit, slot(bit))).collect();
-        let wants: Vec<_> = candidates
-            .iter()
-            .map(|(_, slot)| match slot {
-                Some(slot) if slot.arg.columns > 0 => self.wanted(slot),
-                _ => self.arrived(),
-            })
-            .collect();
-        let missing = self.record(FaultKind::MissingSignal);
-        let missing = match &candidates[0].1 {
-            Some(slot) => missing.at_slot(slot, slot.sender(self.head.world)),
-            None => missing,
-        };
+    /// Takes the next tile that is ready, as [`Role::take`](crate::Role::take) says. For a panel without columns nobody waits.
+    pub(super) fn take(
+        &self,
+        queue: &Queue,
+        beside: bool,
+        slot: impl Fn(u32) -> Option<SlotPlace>,
+        note: impl Fn(u32),
+    ) -> u32 {
+        let mut put_by = self.put_by.borrow_mut();
         self.event(EventKind::End);
         self.event(EventKind::Wait);
-        let gate = candidates[0].1.as_ref().filter(|slot| slot.is_gate()).map(|gate| self.counter(gate));
-        let chosen = self.wait_at(&wants, missing, gate);
+        let chosen = loop {
+            let candidates: Vec<_> = beside.then_some(Queue::BESIDE).into_iter().chain(put_by.iter().copied()).collect();
+            let slots: Vec<_> = candidates.iter().map(|&candidate| slot(candidate)).collect();
+            let want = |slot: &Option<SlotPlace>| match slot {
+                Some(slot) if slot.arg.columns > 0 => self.wanted(slot),
+                _ => self.arrived(),
+            };
+            let wants: Vec<_> = slots.iter().map(want).collect();
+            if let Some(ready) = wants.iter().position(|want| self.fabric.has_come(want)) {
+                // What has come is acquired.
+                self.wait(&wants[ready..=ready], self.record(FaultKind::MissingSignal));
+                break candidates[ready];
+            }
+            if put_by.len() < Queue::PUT_BY as usize
+                && let Some(position) = self.draw(queue)
+            {
+                put_by.push(position);
+                continue;
+            }
+            let Some(&first) = candidates.first() else { break Queue::EMPTY };
+            note(first);
+            let missing = self.record(FaultKind::MissingSignal);
+            let missing = match &slots[0] {
+                Some(slot) => missing.at_slot(slot, slot.sender(self.head.world)),
+                None => missing,
+            };
+            let gate = slots[0].as_ref().filter(|slot| slot.is_gate()).map(|gate| self.counter(gate));
+            break candidates[self.wait_at(&wants, missing, gate)];
+        };
+        put_by.retain(|candidate| *candidate != chosen);
+        self.drained.set(self.drained.get() && chosen != Queue::EMPTY);
         self.event(EventKind::Ready);
-        candidates[chosen].0
+        chosen
+    }
+
+    /// Draws the next tile of a queue, once none is left no more.
+    fn draw(&self, queue: &Queue) -> Option<u32> {
+        if self.drained.get() {
+            return None;
+        }
+        let counter = self.regions().taken(self.head.rank, queue.stage);
+        let next = |taken| Some(if taken == queue.last() { 0 } else { taken + 1 });
+        let drawn = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
+        self.drained.set(drawn >= queue.tiles);
+        (drawn < queue.tiles).then_some(drawn)
     }
 
     /// Waits until a rank has begun the launch, so that its memory may be accessed.

@@ -59,6 +59,11 @@ impl Regions {
         self.base(rank) + offset_of!(Control, returning) as u64
     }
 
+    /// How many tiles of a stage have been taken on `rank`.
+    pub(super) fn taken(self, rank: u32, stage: u32) -> &'static AtomicU32 {
+        word(self.base(rank) + offset_of!(Control, taken) as u64 + 4 * stage as u64)
+    }
+
     /// The address, on `rank`, of the epoch that `of` last finished.
     pub(super) fn finished(self, rank: u32, of: u32) -> u64 {
         self.base(rank) + offset_of!(Control, finished) as u64 + 4 * of as u64

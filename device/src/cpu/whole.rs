@@ -11,7 +11,7 @@ use crate::abi::{Head, MAX_AXES, MatrixArg, NONE};
 use crate::element::{Element, MatmulElement};
 use crate::layout::ROW;
 use crate::log::EventKind;
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::role::Role;
 use crate::routing::{RoutingPlace, Scattered};
@@ -168,8 +168,8 @@ impl Role for Whole {
         self.cta.begin(stage, tile);
     }
 
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.cta.first_ready(candidates, slot)
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
+        self.cta.take(queue, beside, slot, note)
     }
 
     fn matmul<E: MatmulElement, const M: usize, const N: usize>(&self, a: &PanelPlace, b: &PanelPlace) -> Vec<f32>

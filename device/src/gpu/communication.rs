@@ -13,7 +13,7 @@ use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes, staging};
 use crate::log::EventKind;
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -230,7 +230,7 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn first_ready(&self, _: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+    fn take(&self, _: &Queue, _: bool, _: impl Fn(u32) -> Option<SlotPlace>, _: impl Fn(u32)) -> u32 {
         self.cta.told(&self.choice)
     }
 

@@ -10,6 +10,7 @@ use super::fault;
 use crate::abi::{Control, Head, MAX_AXES, MatrixArg};
 use crate::layout;
 use crate::log::EventKind;
+use crate::order::Queue;
 use crate::ptx::*;
 
 /// What a variant is compiled for.
@@ -99,6 +100,9 @@ pub(super) const LOGGED: u32 = 480;
 const REGIONS: u32 = 512;
 /// Where the math warpgroups store or read a tile that goes straight: the number of places, and their addresses.
 const TARGETS: u32 = 576;
+/// The tiles that the loader has put by, and those that the mover has.
+const PUT_BY: u32 = 704;
+const MOVER_PUT_BY: u32 = PUT_BY + 4 * Queue::PUT_BY;
 
 /// A CTA, as one of its threads sees it.
 pub struct Cta<'p, C: Config> {
@@ -530,6 +534,16 @@ impl<'p, C: Config> Cta<'p, C> {
     #[inline(always)]
     pub(super) fn passes_since(&self) -> u32 {
         self.shared + PASSES_SINCE
+    }
+    /// The tiles that the loader has put by.
+    #[inline(always)]
+    pub(super) fn put_by(&self) -> u32 {
+        self.shared + PUT_BY
+    }
+    /// Those that the mover has.
+    #[inline(always)]
+    pub(super) fn mover_put_by(&self) -> u32 {
+        self.shared + MOVER_PUT_BY
     }
     /// The mover's buffer.
     #[inline(always)]

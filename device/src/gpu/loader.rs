@@ -6,12 +6,13 @@ use core::cell::Cell;
 use super::boxes::{Source, await_boxes};
 use super::cta::{CHOICES, Config, Cta, Cursor, TRIES};
 use super::fault::{LOADER, misfit, no_rank};
+use super::queue::PutBy;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes};
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -26,6 +27,7 @@ pub struct Loader<'c, 'p, C: Config> {
     choice: Cell<Cursor>,
     /// Chunks of products from slots that are done with.
     polled: Cell<u32>,
+    put_by: PutBy,
 }
 
 impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
@@ -38,6 +40,7 @@ impl<'c, 'p, C: Config> Loader<'c, 'p, C> {
             ring: Cell::new(Cursor::START),
             choice: Cell::new(Cursor::START),
             polled: Cell::new(0),
+            put_by: PutBy::new(cta.put_by()),
         }
     }
 
@@ -133,9 +136,9 @@ impl<'c, 'p, C: Config> Role for Loader<'c, 'p, C> {
 
     /// The loader is ahead of the other roles, so it is the one that chooses.
     #[inline(always)]
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let chosen = self.signals.first_ready(candidates, slot);
-        self.tell(chosen)
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
+        let taken = self.signals.take(&self.put_by, queue, beside, slot, note);
+        self.tell(taken)
     }
 
     /// As with choices, the other roles learn of it from this one.

@@ -14,7 +14,7 @@ use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, box_column, boxes};
 use crate::log::EventKind;
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -361,11 +361,10 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
     }
 
-    /// When the launch is given up nobody chooses any more, and a choice made long ago may have been visited: the walk
-    /// only comes to its end if each turn takes a candidate.
+    /// When the launch is given up nobody chooses any more.
     #[inline(always)]
-    fn first_ready(&self, candidates: u64, _: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.told(candidates.trailing_zeros())
+    fn take(&self, _: &Queue, _: bool, _: impl Fn(u32) -> Option<SlotPlace>, _: impl Fn(u32)) -> u32 {
+        self.told(Queue::EMPTY)
     }
 
     #[inline(always)]

@@ -23,6 +23,7 @@ mod math;
 mod mover;
 mod poller;
 mod quad;
+mod queue;
 mod routing;
 mod scatter;
 mod signals;

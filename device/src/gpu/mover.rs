@@ -5,6 +5,7 @@ use core::cell::Cell;
 use super::boxes::{Source, await_boxes, put_in_matrix};
 use super::cta::{Config, Cta};
 use super::fault::{MOVER, end_thread};
+use super::queue::PutBy;
 use super::scatter::scatter;
 use super::signals::{Signals, Way};
 use super::{holds_nothing, in_a_cta};
@@ -12,7 +13,7 @@ use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::layout::{ROW, boxes};
 use crate::log::EventKind;
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -26,6 +27,7 @@ pub struct Mover<'c, 'p, C: Config> {
     cta: &'c Cta<'p, C>,
     signals: Signals<'c, 'p, C>,
     parity: Cell<u32>,
+    put_by: PutBy,
 }
 
 impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
@@ -39,7 +41,7 @@ impl<'c, 'p, C: Config> Mover<'c, 'p, C> {
         if Self::leads(cta) {
             unsafe { cta.know_epoch() };
         }
-        Mover { cta, signals, parity: Cell::new(0) }
+        Mover { cta, signals, parity: Cell::new(0), put_by: PutBy::new(cta.mover_put_by()) }
     }
 
     /// Ends the role.
@@ -140,8 +142,9 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
 
     /// The mover makes its own choices: no other role is at its stages.
     #[inline(always)]
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.signals.first_ready(candidates, slot)
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
+        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows does nothing else") };
+        self.signals.take(&self.put_by, queue, beside, slot, note)
     }
 
     #[inline(always)]

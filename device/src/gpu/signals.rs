@@ -230,6 +230,12 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         fault(FaultKind::Capacity, slot, 0, self.cta.head.rank, room, blocks)
     }
 
+    /// The CTA.
+    #[inline(always)]
+    pub fn cta(&self) -> &'c Cta<'p, C> {
+        self.cta
+    }
+
     /// The launch's epoch.
     #[inline(always)]
     pub fn epoch(&self) -> u32 {
@@ -260,7 +266,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Whether a slot's signal, or that of its first piece, has arrived. For nothing nobody waits.
     #[inline(always)]
-    fn arrived(&self, slot: &SlotPlace) -> bool {
+    pub fn arrived(&self, slot: &SlotPlace) -> bool {
         if slot.arg.columns == 0 {
             return true;
         }
@@ -309,35 +315,6 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             0 => self.data_address(slot, to, self.checked(slot, slot.linear())),
             _ => self.data_address(slot, self.cta.head.rank, self.checked(slot, slot.outbox(to))),
         }
-    }
-
-    /// The first of the `candidates` (a bit each) whose slot's signal has arrived, or that waits for none.
-    #[inline(always)]
-    pub fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        let chosen = Cell::new(candidates.trailing_zeros());
-        self.cta.event(EventKind::End);
-        self.cta.event(EventKind::Wait);
-        self.poll_until(
-            || {
-                let mut left = candidates;
-                while left != 0 {
-                    let candidate = left.trailing_zeros();
-                    if slot(candidate).is_none_or(|slot| self.arrived(&slot)) {
-                        chosen.set(candidate);
-                        return true;
-                    }
-                    left &= left - 1;
-                }
-                false
-            },
-            || {
-                if let Some(slot) = slot(candidates.trailing_zeros()) {
-                    self.missing(&slot);
-                }
-            },
-        );
-        self.cta.event(EventKind::Ready);
-        chosen.get()
     }
 
     /// Waits until a slot may be written for every rank that the route names.
@@ -525,7 +502,7 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
 
     /// Reports that the signal of `slot` is missing.
     #[inline(always)]
-    fn missing(&self, slot: &SlotPlace) -> ! {
+    pub fn missing(&self, slot: &SlotPlace) -> ! {
         let piece = slot.first_piece();
         let signal = self.signal_address(slot, piece, self.cta.head.rank, self.checked(slot, slot.linear()));
         fault(FaultKind::MissingSignal, slot, piece, slot.sender(self.cta.head.world), self.epoch, unsafe {

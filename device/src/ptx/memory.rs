@@ -95,6 +95,17 @@ pub unsafe fn count_acq_rel_gpu(address: u64, last: u32) -> u32 {
     old
 }
 
+/// As [`count_acq_rel_gpu`], but orders nothing.
+///
+/// # Safety
+/// As [`load_acquire_sys`].
+#[inline(always)]
+pub unsafe fn count_relaxed_gpu(address: u64, last: u32) -> u32 {
+    let old: u32;
+    unsafe { asm!("atom.relaxed.gpu.global.inc.u32 {}, [{}], {};", out(reg32) old, in(reg64) address, in(reg32) last) };
+    old
+}
+
 /// A word of global memory. Not for signals: its order with other accesses is that of barriers and fences.
 ///
 /// # Safety

@@ -11,10 +11,11 @@ use crate::gpu::fault::{COLLECTIVE, end_thread, misfit, no_rank};
 use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use crate::gpu::gathered::{Gathered, Part, pair};
 use crate::gpu::in_a_cta;
+use crate::gpu::queue::PutBy;
 use crate::gpu::routing::Team;
 use crate::gpu::signals::{Signals, Way};
 use crate::layout::{ROW, ampere, staging};
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -25,10 +26,12 @@ use crate::shape::{Shape, TileShape};
 pub struct Collective<'c, 'p, C: Config> {
     pub(in crate::gpu) cta: &'c Cta<'p, C>,
     pub(in crate::gpu) signals: Signals<'c, 'p, C>,
+    put_by: PutBy,
 }
 
 // Offsets in the header, behind what reports of faults need.
 const CHOICE: u32 = 512;
+const PUT_BY: u32 = 768;
 const ROW_VALUES: u32 = 1024;
 
 impl<'p, C: Config> Cta<'p, C> {
@@ -57,7 +60,7 @@ impl<'c, 'p, C: Config> Collective<'c, 'p, C> {
         if C::COMMUNICATES && block_idx_x() == 0 && leads() {
             signals.start();
         }
-        Collective { cta, signals }
+        Collective { cta, signals, put_by: PutBy::new(cta.shared() + PUT_BY) }
     }
 
     /// Ends the role.
@@ -273,11 +276,11 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
         let choice = self.cta.shared() + CHOICE;
         self.together(|| {
-            let chosen = self.signals.first_ready(candidates, slot);
-            unsafe { store_shared(choice, chosen) };
+            let taken = self.signals.take(&self.put_by, queue, beside, slot, note);
+            unsafe { store_shared(choice, taken) };
         });
         let chosen = unsafe { load_shared(choice) };
         // All have read it before the next one is made.

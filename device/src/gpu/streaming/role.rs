@@ -12,7 +12,7 @@ use crate::gpu::fault::COLLECTIVE;
 use crate::gpu::fragment::holds_fragments;
 use crate::layout::ROW;
 use crate::layout::ampere::threads;
-use crate::order::tiles;
+use crate::order::{Queue, tiles};
 use crate::place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 use crate::ptx::*;
 use crate::role::Role;
@@ -95,8 +95,8 @@ impl<'c, 'p, C: Config> Role for Streaming<'c, 'p, C> {
     }
 
     #[inline(always)]
-    fn first_ready(&self, candidates: u64, slot: impl Fn(u32) -> Option<SlotPlace>) -> u32 {
-        self.all.first_ready(candidates, slot)
+    fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
+        self.all.take(queue, beside, slot, note)
     }
 
     #[inline(always)]

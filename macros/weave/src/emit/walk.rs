@@ -187,13 +187,19 @@ fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident])
 /// The walk over a stage and the one after it, which is beside it.
 fn walk_beside(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident]) -> TokenStream {
     let (main, beside) = (Walk::of(kernel, index, dedicated), Walk::of(kernel, index + 1, dedicated));
-    let course =
-        |Walk { described, order, .. }: &Walk| quote!(::entwine::device::Course::new(role, #described, #order));
-    let (main_course, beside_course) = (course(&main), course(&beside));
-    let (tile, tile_beside) = (&main.tile, &beside.tile);
+    let Walk { described, order, tile, .. } = &main;
+    let Walk { described: described_beside, order: order_beside, tile: tile_beside, .. } = &beside;
     let slot = awaited_slot(kernel, &kernel.stages[index + 1]);
     let walk = quote! {
-        ::entwine::device::walk_beside(role, #main_course, #tile, #beside_course, #slot, #tile_beside);
+        ::entwine::device::walk_beside(
+            role,
+            #described,
+            #order,
+            #tile,
+            ::entwine::device::Course::new(role, #described_beside, #order_beside),
+            #slot,
+            #tile_beside,
+        );
     };
     Walk::after_waits(&[main.awaited, beside.awaited].concat(), sizes, walk)
 }
