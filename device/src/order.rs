@@ -49,6 +49,8 @@ pub struct Stage<const D: usize> {
     /// The last of them begins. Stages begin by turns with the first and the last: who gets a tile more of one gets none more of
     /// the next.
     pub from_end: bool,
+    /// Rows of tiles that [`grouped`] keeps together.
+    pub rows_together: u32,
 }
 
 /// A position in the sequence in which a rank visits a stage's tiles. An order is a function from it to
@@ -65,6 +67,8 @@ pub struct Step<const D: usize> {
     pub world: u32,
     /// Columns of tiles (the last axis) that an order by blocks visits in all blocks before the next; 0 means all.
     pub span: u32,
+    /// Rows of tiles (the last axis but one) that an order by groups keeps together.
+    pub rows_together: u32,
 }
 
 impl<const D: usize> Stage<D> {
@@ -112,7 +116,7 @@ impl<const D: usize> Stage<D> {
     #[inline(always)]
     fn step_at<R: Role>(&self, role: &R, index: u32) -> Step<D> {
         let Head { rank, world, span, .. } = *role.head();
-        Step { index, grid: self.grid, rank, world, span }
+        Step { index, grid: self.grid, rank, world, span, rows_together: self.rows_together }
     }
 
     #[inline(always)]
@@ -142,10 +146,9 @@ fn check_order<const D: usize, R: Role>(role: &R, stage: &Stage<D>, order: impl 
     if stage.seat(role.cta()) != 0 || total > LOOKED_THROUGH {
         return;
     }
-    let Head { rank, world, span, .. } = *role.head();
     let mut visited = std::vec![false; total as usize];
     for index in 0..total {
-        let tile = order(Step { index, grid, rank, world, span });
+        let tile = order(stage.step_at(role, index));
         role.note(stage.index, named(tile));
         let inside = tile.iter().zip(&grid).all(|(at, extent)| at < extent);
         assert!(inside, "its order leads to tile {tile:?}, outside of a grid of {grid:?}");
@@ -328,12 +331,12 @@ pub fn row_major<const D: usize>(step: Step<D>) -> [u32; D] {
     coordinates
 }
 
-/// Groups of 16 rows (the last axis but one) walk along the last axis, so that the panels which a wave of
+/// Groups of [rows](Step::rows_together) (the last axis but one) walk along the last axis, so that the panels which a wave of
 /// CTAs reads stay in the L2. The axes before are row-major.
 #[inline(always)]
 pub fn grouped<const D: usize>(step: Step<D>) -> [u32; D] {
     let mut coordinates = [0; D];
-    grouped_from(0, step.grid, step.index, &mut coordinates);
+    grouped_from(0, &step, step.grid, step.index, &mut coordinates);
     coordinates
 }
 
@@ -392,7 +395,7 @@ fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
     }
     let (turn, within) = split(index, block);
     let mut coordinates = [0; D];
-    grouped_from(1, grid, within, &mut coordinates);
+    grouped_from(1, &step, grid, within, &mut coordinates);
     let owner = rank + offset + turn;
     coordinates[0] = if owner < grid[0] { owner } else { owner - grid[0] };
     if D > 2 {
@@ -401,12 +404,21 @@ fn blocks<const D: usize>(step: Step<D>, offset: u32) -> [u32; D] {
     coordinates
 }
 
-/// Rows of a group.
-const GROUP: u32 = 16;
+/// Rows of tiles that are kept together: with as many columns a wave of CTAs reads few panels of either operand.
+pub const ROWS_TOGETHER: u32 = 16;
+/// The same where rows go by a routing. Only the few blocks of a group have their weights in common, so that rows are read again less
+/// often if more columns are visited at once; and the first tiles wait for fewer blocks.
+pub const ROUTED_ROWS_TOGETHER: u32 = 8;
 
-/// [`grouped`] over the axes from `first` on.
+/// [`grouped`] over the axes from `first` on of a grid, at a position in it.
 #[inline(always)]
-fn grouped_from<const D: usize>(first: usize, grid: [u32; D], index: u32, coordinates: &mut [u32; D]) {
+fn grouped_from<const D: usize>(
+    first: usize,
+    step: &Step<D>,
+    grid: [u32; D],
+    index: u32,
+    coordinates: &mut [u32; D],
+) {
     if D < first + 2 {
         row_major_before(D, grid, index, first, coordinates);
         return;
@@ -420,9 +432,10 @@ fn grouped_from<const D: usize>(first: usize, grid: [u32; D], index: u32, coordi
         row_major_before(D - 2, grid, plane, first, coordinates);
         within
     };
-    let (group, within) = split(within, GROUP * columns);
-    let top = group * GROUP;
-    let height = if rows - top < GROUP { rows - top } else { GROUP };
+    let together = step.rows_together;
+    let (group, within) = split(within, together * columns);
+    let top = group * together;
+    let height = if rows - top < together { rows - top } else { together };
     let (column, row) = split(within, height);
     coordinates[D - 2] = top + row;
     coordinates[D - 1] = column;
@@ -459,7 +472,7 @@ mod tests {
     use super::*;
 
     fn tiles_of(from_end: bool, total: u32, ctas: u32) -> Vec<u32> {
-        let stage = Stage { index: 0, grid: [total], share: Share { first: 0, count: ctas }, from_end };
+        let stage = Stage { index: 0, grid: [total], share: Share { first: 0, count: ctas }, from_end, rows_together: 1 };
         (0..ctas).map(|cta| stage.tiles_of(cta)).collect()
     }
 
@@ -474,7 +487,7 @@ mod tests {
     #[test]
     fn only_those_that_carry_a_stage_have_tiles_of_it() {
         for from_end in [false, true] {
-            let stage = Stage { index: 0, grid: [2, 5], share: Share { first: 2, count: 3 }, from_end };
+            let stage = Stage { index: 0, grid: [2, 5], share: Share { first: 2, count: 3 }, from_end, rows_together: 1 };
             let of_all = (0..7).map(|cta| stage.tiles_of(cta)).collect::<Vec<_>>();
             assert_eq!(of_all.iter().sum::<u32>(), 10);
             assert_eq!(of_all[..2], [0, 0]);

@@ -16,7 +16,7 @@ fn spanned<const D: usize>(
     world: u32,
     span: u32,
 ) -> Vec<[u32; D]> {
-    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world, span })).collect()
+    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world, span, rows_together: 16 })).collect()
 }
 
 fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) {

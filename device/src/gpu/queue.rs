@@ -1,4 +1,5 @@
-//! Tiles are taken from a queue by whoever is free: a thread draws the next one, puts by what isn't ready, and comes back to it.
+//! A stage's tiles, taken from a queue by whoever is free: a thread draws the next one, puts by what isn't ready, and comes back
+//! to it.
 
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -11,15 +12,22 @@ use crate::order::Queue;
 use crate::place::SlotPlace;
 use crate::ptx::*;
 
-/// Looks at what is put by before one more tile is drawn. What each CTA holds nobody else takes, and at the start of a launch
-/// nothing is ready for a while.
-const PATIENCE: u32 = 8;
+/// Looks at what is put by before one more tile is drawn: what a CTA has put by nobody else takes.
+const PATIENCE: u32 = 4;
+/// The same until a first tile was ready, since at the start of a launch none is for a while.
+const PATIENCE_AT_FIRST: u32 = 64;
 
-/// Tiles that a thread has drawn before they were ready. A bit for each seat says whether one has it.
+/// All places of tiles that are put by. The place before them is that of the tile beside.
+const PLACES: u32 = (1 << (Queue::PUT_BY + 1)) - 2;
+
+/// Where a thread stands with a queue, and the tiles that it has drawn before they were ready.
 pub(super) struct PutBy {
-    seats: u32,
-    /// Seats from 1 on, by the places of their bits.
-    taken: Cell<u32>,
+    /// Words of shared memory for the tiles.
+    words: u32,
+    /// The places (a bit each) that are occupied.
+    occupied: Cell<u32>,
+    /// A tile was ready.
+    begun: Cell<bool>,
     /// The queue had no tile left.
     drained: Cell<bool>,
 }
@@ -27,26 +35,50 @@ pub(super) struct PutBy {
 impl PutBy {
     /// Nothing is put by in these words of shared memory, [`Queue::PUT_BY`] of them.
     #[inline(always)]
-    pub fn new(seats: u32) -> Self {
-        PutBy { seats, taken: Cell::new(0), drained: Cell::new(false) }
+    pub fn new(words: u32) -> Self {
+        PutBy { words, occupied: Cell::new(0), begun: Cell::new(false), drained: Cell::new(false) }
     }
 
-    /// The candidate at a place: that before the first seat is the tile beside.
+    #[inline(always)]
+    fn word(&self, place: u32) -> u32 {
+        self.words + 4 * (place - 1)
+    }
+
+    /// The candidate at a place.
     #[inline(always)]
     fn at(&self, place: u32) -> u32 {
-        if place == 0 { Queue::BESIDE } else { unsafe { load_shared(self.seats + 4 * (place - 1)) } }
+        if place == 0 { Queue::BESIDE } else { unsafe { load_shared(self.word(place)) } }
     }
 
     #[inline(always)]
     fn put(&self, position: u32) {
-        let place = (!self.taken.get() & !1).trailing_zeros();
-        unsafe { store_shared(self.seats + 4 * (place - 1), position) };
-        self.taken.set(self.taken.get() | 1 << place);
+        let place = (PLACES & !self.occupied.get()).trailing_zeros();
+        unsafe { store_shared(self.word(place), position) };
+        self.occupied.set(self.occupied.get() | 1 << place);
+    }
+
+    /// Goes on without what is at a place, which was ready.
+    #[inline(always)]
+    fn begin(&self, place: u32) {
+        self.begun.set(true);
+        self.occupied.set(self.occupied.get() & !(1 << place));
+    }
+
+    /// Is done with the queue.
+    #[inline(always)]
+    fn end(&self) {
+        self.begun.set(false);
+        self.drained.set(false);
     }
 
     #[inline(always)]
     fn may_draw(&self) -> bool {
-        !self.drained.get() && self.taken.get() != (1 << (Queue::PUT_BY + 1)) - 2
+        !self.drained.get() && self.occupied.get() != PLACES
+    }
+
+    #[inline(always)]
+    fn patience(&self) -> u32 {
+        if self.begun.get() { PATIENCE } else { PATIENCE_AT_FIRST }
     }
 }
 
@@ -61,30 +93,31 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         slot: impl Fn(u32) -> Option<SlotPlace>,
         note: impl Fn(u32),
     ) -> u32 {
-        let chosen = Cell::new(Queue::EMPTY);
-        let candidates = || put_by.taken.get() | beside as u32;
+        let candidates = || put_by.occupied.get() | beside as u32;
+        let taken = Cell::new(Queue::EMPTY);
         let looks = Cell::new(0u32);
-        let draws_at = Cell::new((put_by.taken.get() != 0) as u32);
+        // What has been put by is looked at first.
+        let draws_at = Cell::new((put_by.occupied.get() != 0) as u32);
         self.cta().event(EventKind::End);
         self.cta().event(EventKind::Wait);
         self.poll_until(
             || {
                 if looks.get() == draws_at.get() && put_by.may_draw() {
                     self.draw(put_by, queue);
-                    draws_at.set(draws_at.get() + PATIENCE);
+                    draws_at.set(looks.get().wrapping_add(put_by.patience()));
                 }
                 looks.set(looks.get().wrapping_add(1));
                 let mut left = candidates();
                 if left == 0 {
-                    put_by.drained.set(false);
+                    put_by.end();
                     return true;
                 }
                 while left != 0 {
                     let place = left.trailing_zeros();
                     let candidate = put_by.at(place);
                     if slot(candidate).is_none_or(|slot| self.arrived(&slot)) {
-                        put_by.taken.set(put_by.taken.get() & !(1 << place));
-                        chosen.set(candidate);
+                        put_by.begin(place);
+                        taken.set(candidate);
                         return true;
                     }
                     left &= left - 1;
@@ -100,9 +133,10 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
             },
         );
         self.cta().event(EventKind::Ready);
-        chosen.get()
+        taken.get()
     }
 
+    /// Draws the next tile. The counter is 0 again when all tiles are drawn and each CTA has drawn once in vain.
     #[inline(always)]
     fn draw(&self, put_by: &PutBy, queue: &Queue) {
         let counter = self.cta().region + (offset_of!(Control, taken) + 4 * queue.stage as usize) as u64;

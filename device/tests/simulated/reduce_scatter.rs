@@ -53,7 +53,7 @@ fn grid(world: u32, m: usize, n: usize) -> [u32; 3] {
 fn weave<R: Role>(role: &R, params: &Params) {
     let [m, n, ..] = params.head.dims.map(|dim| dim as usize);
     let share = Share { first: 0, count: params.head.ctas };
-    let stage = Stage { index: 0, grid: grid(params.head.world, m, n), share, from_end: false };
+    let stage = Stage { index: 0, grid: grid(params.head.world, m, n), share, from_end: false, rows_together: 16 };
     let (a, b) = (Sharded::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     let mut c = Matrix::woven(role, &params.matrices[2]);
     walk(role, stage, peers_first, |at| {

@@ -41,7 +41,7 @@ fn weave<R: Role>(role: &R, params: &Params<2, 1, 0>) {
     let a = Sharded::woven(role, &params.matrices[0]);
     let mut c = Matrix::woven(role, &params.matrices[1]);
     let part = device::Port::woven(role, &params.channels[0]);
-    let stage = Stage { index: 0, grid, share: Share { first: 0, count: ctas }, from_end: false };
+    let stage = Stage { index: 0, grid, share: Share { first: 0, count: ctas }, from_end: false, rows_together: 16 };
     walk(role, stage, peers_first, |at| reduce(at, &a, part, &mut c));
 }
 

@@ -11,6 +11,8 @@ use crate::extent::Extent;
 pub const MAX_AXES: usize = 4;
 /// The largest number of named dimensions, as in `entwine_device::abi`.
 pub const MAX_DIMS: usize = 8;
+/// The largest number of stages, as in `entwine_device::abi`.
+pub const MAX_STAGES: usize = 32;
 /// The largest number of groups of a routing, as in `entwine_device::layout::routing`.
 pub const MAX_GROUPS: u32 = 512;
 /// The rows of a rank have fewer choices than that in all, as in `entwine_device::layout::routing`.

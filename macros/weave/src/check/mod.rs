@@ -16,12 +16,15 @@ use syn::ExprArray;
 
 use crate::errors::Errors;
 use crate::extent::{Extent, axes};
-use crate::model::{Binding, Channel, ElementType, Holds, Kernel, Stage};
+use crate::model::{Binding, Channel, ElementType, Holds, Kernel, MAX_STAGES, Stage};
 
 /// Reports everything in which the kernel breaks the rules.
 pub fn check(kernel: &Kernel, errors: &Errors) {
     if kernel.stages.is_empty() {
         errors.at(&kernel.name, "a kernel has at least one stage: `#[stage(grid = […])] fn name(at: At<2>, …) { … }`");
+    }
+    if let Some(stage) = kernel.stages.get(MAX_STAGES) {
+        errors.at(stage.name(), format!("a kernel has at most {MAX_STAGES} stages"));
     }
     dims_are_bound(kernel, errors);
     for (index, channel) in kernel.channels.iter().enumerate() {

@@ -136,12 +136,22 @@ impl Walk {
             quote!(::entwine::device::share(ctas, #dedicated, #index))
         };
         let arguments = stage.parameters.iter().map(|parameter| argument(kernel, parameter));
+        let together = match routings(kernel, stage).next() {
+            Some(_) => quote!(ROUTED_ROWS_TOGETHER),
+            None => quote!(ROWS_TOGETHER),
+        };
         let given = if arranges(kernel, stage) { quote!(at, member) } else { quote!(at) };
         let Order { kind, name: order } = &stage.order;
         Walk {
             awaited: awaited.collect(),
             described: quote! {
-                ::entwine::device::Stage { index: #index, grid: [#(#grid),*], share: #share, from_end: #from_end }
+                ::entwine::device::Stage {
+                    index: #index,
+                    grid: [#(#grid),*],
+                    share: #share,
+                    from_end: #from_end,
+                    rows_together: ::entwine::device::order::#together,
+                }
             },
             order: match kind {
                 OrderKind::Function => quote!(self::#order),
