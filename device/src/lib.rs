@@ -62,7 +62,9 @@ pub use element::{Element, MatmulElement};
 pub use half::{bf16, f16};
 pub use matrix::{Grouped, Matrix, Panel, Shard, Sharded, TileMut, matmul};
 pub use memory::anew;
-pub use order::{Course, Member, Queue, Share, Stage, Step, tiles, walk, walk_as_members, walk_beside, walk_ready_first};
+pub use order::{
+    Course, Member, Queue, Share, Stage, Step, tiles, walk, walk_as_members, walk_beside, walk_ready_first,
+};
 pub use place::{MatrixPlace, PanelPlace, Place, SlotPlace};
 pub use role::Role;
 pub use routing::{Arrangement, Entry, Misfit, Need, Operand, Routed, Routing, RoutingPlace, RoutingSize, Scattered};

@@ -412,13 +412,7 @@ pub const ROUTED_ROWS_TOGETHER: u32 = 8;
 
 /// [`grouped`] over the axes from `first` on of a grid, at a position in it.
 #[inline(always)]
-fn grouped_from<const D: usize>(
-    first: usize,
-    step: &Step<D>,
-    grid: [u32; D],
-    index: u32,
-    coordinates: &mut [u32; D],
-) {
+fn grouped_from<const D: usize>(first: usize, step: &Step<D>, grid: [u32; D], index: u32, coordinates: &mut [u32; D]) {
     if D < first + 2 {
         row_major_before(D, grid, index, first, coordinates);
         return;
@@ -472,7 +466,8 @@ mod tests {
     use super::*;
 
     fn tiles_of(from_end: bool, total: u32, ctas: u32) -> Vec<u32> {
-        let stage = Stage { index: 0, grid: [total], share: Share { first: 0, count: ctas }, from_end, rows_together: 1 };
+        let stage =
+            Stage { index: 0, grid: [total], share: Share { first: 0, count: ctas }, from_end, rows_together: 1 };
         (0..ctas).map(|cta| stage.tiles_of(cta)).collect()
     }
 
@@ -487,7 +482,8 @@ mod tests {
     #[test]
     fn only_those_that_carry_a_stage_have_tiles_of_it() {
         for from_end in [false, true] {
-            let stage = Stage { index: 0, grid: [2, 5], share: Share { first: 2, count: 3 }, from_end, rows_together: 1 };
+            let stage =
+                Stage { index: 0, grid: [2, 5], share: Share { first: 2, count: 3 }, from_end, rows_together: 1 };
             let of_all = (0..7).map(|cta| stage.tiles_of(cta)).collect::<Vec<_>>();
             assert_eq!(of_all.iter().sum::<u32>(), 10);
             assert_eq!(of_all[..2], [0, 0]);

@@ -79,14 +79,17 @@ use proc_macro::TokenStream;
 /// in which they are written. Further settings:
 ///
 /// * `order = …`, in which a rank visits the tiles: `grouped` (the default), `row_major`, `peers_first`, `ring`,
-///   `ready_first`, or a function `fn(Step<2>) -> [u32; 2]` of the module.
+///   `ready_first`, or a function `fn(Step<2>) -> [u32; 2]` of the module. Tiles are dealt to CTAs in turn; but with `ready_first`
+///   whoever is free takes the next tile in `grouped` order, and comes back later to what wasn't ready.
 /// * `ctas = 8`: so many CTAs carry this stage and nothing else, at the same time as the others carry theirs.
 /// * `carrier = mover`: one thread of every CTA carries this stage beside the others; it may only move tiles and
 ///   panels, or scatter rows.
 /// * `beside = multiply`: the stage written before this one, with whose tiles its own take turns on each CTA: the next of its
-///   own whenever the slot has arrived that is named in `#[recv(slot = […])]`, and else the next of the other's. It waits for
-///   nothing else.
+///   own whenever the slot has arrived that is named in `#[recv(slot = […])]`, and else the next of the other's that no CTA has taken. It
+///   waits for nothing else.
 /// * `within = groups`: the first axis of the grid is the blocks that a routing has, the parameter of this name.
+///
+/// A kernel has at most 32 stages.
 ///
 /// Parameters, after `at`:
 ///

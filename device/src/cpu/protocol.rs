@@ -293,7 +293,8 @@ impl Cta {
         self.event(EventKind::End);
         self.event(EventKind::Wait);
         let chosen = loop {
-            let candidates: Vec<_> = beside.then_some(Queue::BESIDE).into_iter().chain(put_by.iter().copied()).collect();
+            let candidates: Vec<_> =
+                beside.then_some(Queue::BESIDE).into_iter().chain(put_by.iter().copied()).collect();
             let slots: Vec<_> = candidates.iter().map(|&candidate| slot(candidate)).collect();
             let want = |slot: &Option<SlotPlace>| match slot {
                 Some(slot) if slot.arg.columns > 0 => self.wanted(slot),

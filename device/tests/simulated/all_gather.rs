@@ -55,10 +55,16 @@ fn weave<R: Role, const READY_FIRST: bool>(role: &R, params: &Params) {
     let (a, b) = (Matrix::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     let mut c = Sharded::woven(role, &params.matrices[2]);
     let gathered = Port::woven(role, &params.channels[0]);
-    walk(role, Stage { index: 0, grid: [pieces, panels], share, from_end: false, rows_together: 16 }, row_major, |at| {
-        gather(at, &a, Port::woven(role, &params.channels[0]));
-    });
-    let stage = Stage { index: 1, grid: [world, panels, tiles(n, BN as u32)], share, from_end: false, rows_together: 16 };
+    walk(
+        role,
+        Stage { index: 0, grid: [pieces, panels], share, from_end: false, rows_together: 16 },
+        row_major,
+        |at| {
+            gather(at, &a, Port::woven(role, &params.channels[0]));
+        },
+    );
+    let stage =
+        Stage { index: 1, grid: [world, panels, tiles(n, BN as u32)], share, from_end: false, rows_together: 16 };
     if READY_FIRST {
         let slot = |[owner, row, _]: [u32; 3]| (owner != rank).then(|| gathered.slot([owner, row]).place());
         walk_ready_first(role, stage, slot, |at| multiply(at, &a, &b, gathered, &mut c));

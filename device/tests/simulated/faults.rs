@@ -31,7 +31,8 @@ unsafe fn probe(
     tile: impl Fn(At<'_, 1, Whole>, ProbePort<'_>, Matrix<'_, bf16, Whole>, &Head),
 ) {
     let weave = |role: &Whole, params: &Params| {
-        let stage = Stage { index: 7, grid: [1], share: Share { first: 0, count: 1 }, from_end: false, rows_together: 16 };
+        let stage =
+            Stage { index: 7, grid: [1], share: Share { first: 0, count: 1 }, from_end: false, rows_together: 16 };
         let matrix = || Matrix::woven(role, &params.matrices[0]);
         walk(role, stage, row_major, |at| {
             tile(at, Port::woven(role, &params.channels[0]), matrix(), &params.head);

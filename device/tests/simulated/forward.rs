@@ -41,7 +41,13 @@ type Params = abi::Params<2, 1, 0>;
 fn weave<R: Role>(role: &R, params: &Params) {
     let [rows, columns, ..] = params.head.dims;
     let grid = [tiles(rows, BM as u32), tiles(columns, BN as u32)];
-    let stage = Stage { index: 0, grid, share: Share { first: 0, count: params.head.ctas }, from_end: false, rows_together: 16 };
+    let stage = Stage {
+        index: 0,
+        grid,
+        share: Share { first: 0, count: params.head.ctas },
+        from_end: false,
+        rows_together: 16,
+    };
     let (from, mut to) = (Matrix::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     walk(role, stage, row_major, |at| forward(at, &from, Port::woven(role, &params.channels[0]), &mut to));
 }

@@ -6,6 +6,7 @@ mod explore;
 mod faults;
 mod forward;
 mod launches;
+mod queue;
 mod ranks;
 mod reduce_scatter;
 mod row_maximum;
