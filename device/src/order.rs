@@ -206,11 +206,17 @@ pub struct Queue {
 
 impl Queue {
     /// The most tiles that a CTA has put by.
-    pub const PUT_BY: u32 = 16;
+    pub const PUT_BY: u32 = 31;
     /// No candidate: none is left.
     pub const EMPTY: u32 = NONE;
     /// The candidate that is a tile of the stage beside this one.
     pub const BESIDE: u32 = NONE - 1;
+
+    /// As many of them as each CTA would get if they were dealt.
+    #[inline(always)]
+    pub fn share(&self) -> u32 {
+        tiles(self.tiles, self.ctas)
+    }
 
     /// What the counter holds last before it is 0 again, for the next launch: each tile is drawn, and each CTA draws once in vain.
     #[inline(always)]

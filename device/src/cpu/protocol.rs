@@ -47,6 +47,8 @@ pub(super) struct Cta {
     put_by: RefCell<Vec<u32>>,
     /// The queue had no tile left.
     drained: Cell<bool>,
+    /// How many tiles were drawn from it.
+    drawn: Cell<u32>,
     log: Log,
 }
 
@@ -68,8 +70,8 @@ impl Cta {
         let log = unsafe { Log::begin(&head, index) };
         let matrices = matrices.iter().map(|matrix| matrix.data).collect();
         let (late, looks_since, at) = (Cell::new(head.late), Cell::new(None), Cell::new(None));
-        let (put_by, drained) = (RefCell::default(), Cell::new(false));
-        let cta = Cta { fabric, head, index, epoch, matrices, late, looks_since, at, put_by, drained, log };
+        let (put_by, drained, drawn) = (RefCell::default(), Cell::new(false), Cell::new(0));
+        let cta = Cta { fabric, head, index, epoch, matrices, late, looks_since, at, put_by, drained, drawn, log };
         if index == 0 {
             cta.fabric.start(cta.lane(), &cta.head, epoch);
         }
@@ -306,7 +308,8 @@ impl Cta {
                 self.wait(&wants[ready..=ready], self.record(FaultKind::MissingSignal));
                 break candidates[ready];
             }
-            if put_by.len() < Queue::PUT_BY as usize
+            let room = put_by.len() < Queue::PUT_BY as usize && self.drawn.get() < queue.share();
+            if (room || put_by.is_empty())
                 && let Some(position) = self.draw(queue)
             {
                 put_by.push(position);
@@ -323,7 +326,10 @@ impl Cta {
             break candidates[self.wait_at(&wants, missing, gate)];
         };
         put_by.retain(|candidate| *candidate != chosen);
-        self.drained.set(self.drained.get() && chosen != Queue::EMPTY);
+        if chosen == Queue::EMPTY {
+            self.drained.set(false);
+            self.drawn.set(0);
+        }
         self.event(EventKind::Ready);
         chosen
     }
@@ -337,6 +343,7 @@ impl Cta {
         let next = |taken| Some(if taken == queue.last() { 0 } else { taken + 1 });
         let drawn = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         self.drained.set(drawn >= queue.tiles);
+        self.drawn.set(self.drawn.get() + 1);
         (drawn < queue.tiles).then_some(drawn)
     }
 

@@ -12,13 +12,16 @@ use crate::order::Queue;
 use crate::place::SlotPlace;
 use crate::ptx::*;
 
-/// Looks at what is put by before one more tile is drawn: what a CTA has put by nobody else takes.
+/// Looks before one more tile is drawn: what a CTA has put by nobody else takes.
 const PATIENCE: u32 = 4;
 /// The same until a first tile was ready, since at the start of a launch none is for a while.
 const PATIENCE_AT_FIRST: u32 = 64;
+/// The same for a number of tiles when one was ready before another that was drawn before it: then more may be.
+const IMPATIENCE: u32 = 2;
+const IMPATIENTLY: u32 = 8;
 
-/// All places of tiles that are put by. The place before them is that of the tile beside.
-const PLACES: u32 = (1 << (Queue::PUT_BY + 1)) - 2;
+/// The bit of the first place that a tile is put by in. The place before it is that of the tile beside.
+const FIRST: u32 = 1 << 1;
 
 /// Where a thread stands with a queue, and the tiles that it has drawn before they were ready.
 pub(super) struct PutBy {
@@ -26,8 +29,17 @@ pub(super) struct PutBy {
     words: u32,
     /// The places (a bit each) that are occupied.
     occupied: Cell<u32>,
+    /// The place that was occupied last. The places behind it, round and round, are in the order in which their tiles were drawn, but for
+    /// those that had to be taken because others weren't free.
+    last: Cell<u32>,
+    /// The place that was looked at last.
+    looked_at: Cell<u32>,
+    /// How many tiles were drawn.
+    drawn: Cell<u32>,
     /// A tile was ready.
     begun: Cell<bool>,
+    /// One was ready before others that are put by.
+    overtaken: Cell<bool>,
     /// The queue had no tile left.
     drained: Cell<bool>,
 }
@@ -36,7 +48,16 @@ impl PutBy {
     /// Nothing is put by in these words of shared memory, [`Queue::PUT_BY`] of them.
     #[inline(always)]
     pub fn new(words: u32) -> Self {
-        PutBy { words, occupied: Cell::new(0), begun: Cell::new(false), drained: Cell::new(false) }
+        PutBy {
+            words,
+            occupied: Cell::new(0),
+            last: Cell::new(0),
+            looked_at: Cell::new(0),
+            drawn: Cell::new(0),
+            begun: Cell::new(false),
+            overtaken: Cell::new(false),
+            drained: Cell::new(false),
+        }
     }
 
     #[inline(always)]
@@ -50,40 +71,61 @@ impl PutBy {
         if place == 0 { Queue::BESIDE } else { unsafe { load_shared(self.word(place)) } }
     }
 
+    /// Puts a tile by: its place.
     #[inline(always)]
-    fn put(&self, position: u32) {
-        let place = (PLACES & !self.occupied.get()).trailing_zeros();
+    fn put(&self, position: u32) -> u32 {
+        let place = behind(self.last.get(), !self.occupied.get() & !(FIRST - 1));
+        self.last.set(place);
         unsafe { store_shared(self.word(place), position) };
         self.occupied.set(self.occupied.get() | 1 << place);
+        place
     }
 
-    /// Goes on without what is at a place, which was ready.
+    /// Goes on without what is at a place, which was ready; as the last that was drawn, or not.
     #[inline(always)]
-    fn begin(&self, place: u32) {
+    fn begin(&self, place: u32, last: bool) {
         self.begun.set(true);
         self.occupied.set(self.occupied.get() & !(1 << place));
+        self.overtaken.set(self.occupied.get() != 0 && (last || self.overtaken.get()));
     }
 
     /// Is done with the queue.
     #[inline(always)]
     fn end(&self) {
+        self.drawn.set(0);
         self.begun.set(false);
         self.drained.set(false);
     }
 
+    /// Whether to draw one more. Who holds tiles draws no more than an even share: others wait for none, and would be done before.
     #[inline(always)]
-    fn may_draw(&self) -> bool {
-        !self.drained.get() && self.occupied.get() != PLACES
+    fn may_draw(&self, queue: &Queue) -> bool {
+        let room = self.occupied.get() != !(FIRST - 1) && self.drawn.get() < queue.share();
+        !self.drained.get() && (room || self.occupied.get() == 0)
     }
 
+    /// Looks from one draw to the next, of which there were so many.
     #[inline(always)]
-    fn patience(&self) -> u32 {
-        if self.begun.get() { PATIENCE } else { PATIENCE_AT_FIRST }
+    fn patience(&self, draws: u32) -> u32 {
+        if self.overtaken.get() && draws < IMPATIENTLY {
+            IMPATIENCE
+        } else if self.begun.get() {
+            PATIENCE
+        } else {
+            PATIENCE_AT_FIRST
+        }
     }
 }
 
+/// Of these places (a bit each) the next one behind a place, round and round.
+#[inline(always)]
+fn behind(place: u32, places: u32) -> u32 {
+    let behind = places & (!1 << place);
+    if behind != 0 { behind.trailing_zeros() } else { places.trailing_zeros() }
+}
+
 impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
-    /// Takes the next tile that is ready, as [`Role::take`](crate::Role::take) says.
+    /// Takes the next tile that is ready, as [`Role::take`](crate::Role::take) says. One is looked at at a time.
     #[inline(always)]
     pub fn take(
         &self,
@@ -95,34 +137,36 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     ) -> u32 {
         let candidates = || put_by.occupied.get() | beside as u32;
         let taken = Cell::new(Queue::EMPTY);
-        let looks = Cell::new(0u32);
-        // What has been put by is looked at first.
-        let draws_at = Cell::new((put_by.occupied.get() != 0) as u32);
+        let (looks, draws) = (Cell::new(0u32), Cell::new(0u32));
+        // What is there already is looked at first, that beside before all, and then the one that was drawn first: CTAs that have waited
+        // for the same go on with what their tiles have in common.
+        let draws_at = Cell::new(beside as u32 + (put_by.occupied.get() != 0) as u32);
+        put_by.looked_at.set(if beside { u32::BITS - 1 } else { put_by.last.get() });
         self.cta().event(EventKind::End);
         self.cta().event(EventKind::Wait);
         self.poll_until(
             || {
-                if looks.get() == draws_at.get() && put_by.may_draw() {
-                    self.draw(put_by, queue);
-                    draws_at.set(looks.get().wrapping_add(put_by.patience()));
-                }
+                let drawn = if looks.get() == draws_at.get() && put_by.may_draw(queue) {
+                    draws.set(draws.get().wrapping_add(1));
+                    draws_at.set(looks.get().wrapping_add(put_by.patience(draws.get())));
+                    self.draw(put_by, queue)
+                } else {
+                    None
+                };
                 looks.set(looks.get().wrapping_add(1));
-                let mut left = candidates();
-                if left == 0 {
+                if candidates() == 0 {
                     put_by.end();
                     return true;
                 }
-                while left != 0 {
-                    let place = left.trailing_zeros();
-                    let candidate = put_by.at(place);
-                    if slot(candidate).is_none_or(|slot| self.arrived(&slot)) {
-                        put_by.begin(place);
-                        taken.set(candidate);
-                        return true;
-                    }
-                    left &= left - 1;
+                let place = drawn.unwrap_or_else(|| behind(put_by.looked_at.get(), candidates()));
+                put_by.looked_at.set(place);
+                let candidate = put_by.at(place);
+                let ready = slot(candidate).is_none_or(|slot| self.arrived(&slot));
+                if ready {
+                    put_by.begin(place, drawn.is_some());
+                    taken.set(candidate);
                 }
-                false
+                ready
             },
             || {
                 let first = put_by.at(candidates().trailing_zeros());
@@ -136,11 +180,18 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         taken.get()
     }
 
-    /// Draws the next tile. The counter is 0 again when all tiles are drawn and each CTA has drawn once in vain.
+    /// Draws the next tile and puts it by: its place, unless none was left. The counter is 0 again when all tiles are drawn and each
+    /// CTA has drawn once in vain.
     #[inline(always)]
-    fn draw(&self, put_by: &PutBy, queue: &Queue) {
+    fn draw(&self, put_by: &PutBy, queue: &Queue) -> Option<u32> {
         let counter = self.cta().region + (offset_of!(Control, taken) + 4 * queue.stage as usize) as u64;
         let position = unsafe { count_relaxed_gpu(counter, queue.last()) };
-        if position < queue.tiles { put_by.put(position) } else { put_by.drained.set(true) }
+        if position < queue.tiles {
+            put_by.drawn.set(put_by.drawn.get().wrapping_add(1));
+            Some(put_by.put(position))
+        } else {
+            put_by.drained.set(true);
+            None
+        }
     }
 }

@@ -126,11 +126,11 @@ fn more_tiles_wait_than_a_cta_puts_by() {
         let weave = |role: &Whole, params: &Params| {
             let rank = params.head.rank;
             // All but the last wait for the last, which another CTA comes to if this one has no room for more.
-            let slot = |[tile]: [u32; 1]| (tile < 20).then(|| port(role, params).slot([rank, 0]).place());
-            walk_ready_first(role, stage(0, 21, 2), slot, |at| {
+            let slot = |[tile]: [u32; 1]| (tile < 40).then(|| port(role, params).slot([rank, 0]).place());
+            walk_ready_first(role, stage(0, 41, 2), slot, |at| {
                 let [tile] = at.coordinates();
                 VISITED.lock().unwrap().push((tile, role.cta()));
-                if tile == 20 {
+                if tile == 40 {
                     send(&at, role, params, 0);
                 }
             });
@@ -142,7 +142,7 @@ fn more_tiles_wait_than_a_cta_puts_by() {
     let mut visited: Vec<_> = visits(&VISITED).into_iter().map(|(tile, _)| tile).collect();
     visited.sort_unstable();
     // Of two ranks, in three launches.
-    assert!(visited.chunks(6).map(|tiles| (tiles[0], tiles[5])).eq((0..21).map(|tile| (tile, tile))), "{visited:?}");
+    assert!(visited.chunks(6).map(|tiles| (tiles[0], tiles[5])).eq((0..41).map(|tile| (tile, tile))), "{visited:?}");
 }
 
 #[test]
