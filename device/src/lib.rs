@@ -72,6 +72,6 @@ pub use scalar::Scalar;
 pub use shape::{Shape, TileShape};
 pub use share::{dedicated, share};
 pub use symmetric::{Block, Group, Image, Symmetric, Transfer, WordAt};
-pub use tile::{Rows, Storable, Tile};
+pub use tile::{Columns, Rows, Storable, Tile};
 pub use together::{BagsPlace, BlockPlace, SymmetricPlace, Together, WordPlace};
 pub use word::{Change, Comparison, Integer, Summand, Word};

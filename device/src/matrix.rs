@@ -10,7 +10,7 @@ use crate::memory::word;
 use crate::place::{MatrixPlace, PanelPlace, Place, part_rows};
 use crate::role::Role;
 use crate::shape::{Shape, TileShape};
-use crate::tile::{Storable, Tile};
+use crate::tile::{Columns, Storable, Tile};
 
 /// A row-major matrix in this rank's memory. In a tile function the role `R` is left out: `&Matrix<bf16>`.
 ///
@@ -97,6 +97,19 @@ impl<'c, E: Element, R: Role> Matrix<'c, E, R> {
     #[inline(always)]
     pub fn tile(&mut self, index: [u32; 2]) -> TileMut<E> {
         TileMut { arg: self.arg, part: self.part, index, element: PhantomData }
+    }
+
+    /// A value for each of the `N` columns of a tile, to be combined with its elements by
+    /// [`zip_columns`](Tile::zip_columns): the elements of row `row` from column `index · N` on. A bias for each column of a
+    /// product is a matrix of one row, `bias.column_values([0, j])`.
+    ///
+    /// Nothing is read yet. Beyond the last column the values are zero.
+    ///
+    /// # Faults
+    /// On simulated ranks: values are used that lie wholly outside. On GPUs they are zero.
+    #[inline(always)]
+    pub fn column_values<const N: usize>(&self, [row, index]: [u32; 2]) -> Columns<E, N> {
+        Columns { place: self.place::<1, N>(row, index), element: PhantomData }
     }
 
     #[inline(always)]

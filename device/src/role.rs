@@ -135,6 +135,14 @@ pub trait Role: Sized {
         f: impl Fn(f32, f32) -> f32,
     ) -> Self::Fragment<E, S>;
 
+    /// A tile of `f(x, c)`, with the value `c` of each element's column: those of the row at `from`, from the place on.
+    fn zip_columns<E: Element, F: Element, S: TileShape>(
+        &self,
+        tile: Self::Fragment<E, S>,
+        from: &MatrixPlace,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Self::Fragment<E, S>;
+
     /// Row values of `f(x)`.
     fn map_row_values<S: TileShape>(rows: Self::RowFragment<S>, f: impl Fn(f32) -> f32) -> Self::RowFragment<S>;
 

@@ -109,8 +109,10 @@ use proc_macro::TokenStream;
 /// # Tiles
 /// A stage's function says what a tile is made of with `matmul`, `map`, `zip`, `cast` and the rest of `Tile`. Where a shape doesn't
 /// follow from where the tile goes, it is written: `a.row_panel::<BM>(i)`, `x.load::<BM, BN>([i, j])`, `let sum: Tile<f32, BM, BN> = …`.
-/// Values for each row are combined by `zip_rows`. For columns there is no such thing yet: a bias for each of them is a matrix
-/// of `BM` equal rows, of which `bias.load::<BM, BN>([0, j])` is added.
+/// Values for each row, as `reduce_rows` gives them, are combined with a tile's elements by `zip_rows`. Values for each column lie in
+/// a matrix: with `#[shape(1, n)] bias: &Matrix<T>`, `product.zip_columns(&bias.column_values([0, j]), |x, bias| (x + bias).max(0.0))`
+/// adds a bias to each column of a product, and cuts off what is negative. The element type may be another than the tile's, and the
+/// matrix one of a `Grouped`. The values come from a cache, but nothing is computed until they have: that takes about a microsecond.
 ///
 /// # One-sided operations
 /// `x.on(rank)` is what a symmetric matrix is on a rank, `x.here()` what it is on this one:
@@ -144,9 +146,9 @@ use proc_macro::TokenStream;
 /// What can't be right in the protocol is a compile error where it is written: a channel without a sender, a tile
 /// that is waited for before it is sent, a slot with too few coordinates. What depends on the data is the author's
 /// promise, and found on simulated ranks if it is broken: that every slot that is loaded is also stored, once in a launch and by the
-/// rank that its first coordinate names, that tiles are stored
-/// within their matrices and gates told how many tiles they wait for, and that an order of one's own visits each tile once, none
-/// that others wait for waiting for them in turn.
+/// rank that its first coordinate names, that tiles are stored within their matrices and values for columns lie in theirs, that
+/// gates are told how many tiles they wait for, and that an order of one's own visits each tile once, none that others wait for
+/// waiting for them in turn.
 ///
 /// Not found is what tiles do to each other outside of channels: two that store to one place of a matrix, one that reads what
 /// another tile of its stage stores, or that reads what a gate guards without waiting for it.

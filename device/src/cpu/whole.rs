@@ -48,8 +48,8 @@ impl Whole {
         }
     }
 
-    /// Gives up if a tile that is stored lies wholly outside of its matrix. The first tile doesn't: where a rank has no rows, or
-    /// there are no columns, nothing is lost.
+    /// Gives up if a tile that is stored, or values for a tile's columns, lie wholly outside of their matrix. The first ones don't: where
+    /// a rank has no rows, or there are no columns, nothing is lost.
     pub(super) fn check_inside(&self, place: &MatrixPlace) {
         self.check_part(&place.matrix, place.part);
         let MatrixPlace { matrix, row, column, .. } = *place;
@@ -316,6 +316,22 @@ impl Role for Whole {
     fn zip_rows<E: Element, S: TileShape>(mut tile: Vec<E>, rows: &Vec<f32>, f: impl Fn(f32, f32) -> f32) -> Vec<E> {
         for (row, &value) in tile.chunks_exact_mut(S::COLUMNS).zip(rows) {
             row.iter_mut().for_each(|element| *element = E::from_f32(f(element.to_f32(), value)));
+        }
+        tile
+    }
+
+    fn zip_columns<E: Element, F: Element, S: TileShape>(
+        &self,
+        mut tile: Vec<E>,
+        from: &MatrixPlace,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> Vec<E> {
+        self.check_inside(from);
+        let values = widened(&Window::<F>::matrix(from).read(1, 0, S::COLUMNS));
+        for row in tile.chunks_exact_mut(S::COLUMNS) {
+            for (element, &value) in row.iter_mut().zip(&values) {
+                *element = E::from_f32(f(element.to_f32(), value));
+            }
         }
         tile
     }

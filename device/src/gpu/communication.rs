@@ -289,6 +289,11 @@ impl<'c, 'p, C: Config> Role for Communication<'c, 'p, C> {
     }
 
     #[inline(always)]
+    fn zip_columns<E: Element, F: Element, S: TileShape>(&self, _: (), _: &MatrixPlace, _: impl Fn(f32, f32) -> f32) {
+        self.cta.hear(&self.choice);
+    }
+
+    #[inline(always)]
     fn reclaim(&self) {}
 
     #[inline(always)]

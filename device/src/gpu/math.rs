@@ -4,6 +4,7 @@
 use core::cell::Cell;
 
 use super::area::Area;
+use super::columns;
 use super::cta::{CHOICES, Config, Cta, Cursor};
 use super::fragment::{from_pairs, holds_fragments, reduce_in_warp};
 use super::gathered::Gathered;
@@ -422,6 +423,17 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         let rows = Gathered::new::<E>(routing, self.cta.head, source, from);
         let first = row + self.first_row() + self.lane / 4;
         unsafe { rows.weighted_sum::<E, S>([first, first + 8], self.lane) }
+    }
+
+    #[inline(always)]
+    fn zip_columns<E: Element, F: Element, S: TileShape>(
+        &self,
+        tile: E::Held<S>,
+        from: &MatrixPlace,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> E::Held<S> {
+        self.hear(0);
+        unsafe { columns::zip::<E, F, S>(tile, from, self.lane % 4 * 2, S::COLUMNS / 8, f) }
     }
 
     #[inline(always)]

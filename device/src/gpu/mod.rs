@@ -12,6 +12,7 @@
 mod ampere;
 mod area;
 mod boxes;
+mod columns;
 mod communication;
 mod cta;
 mod fault;

@@ -227,6 +227,11 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     }
 
     #[inline(always)]
+    fn zip_columns<E: Element, F: Element, S: TileShape>(&self, _: (), _: &MatrixPlace, _: impl Fn(f32, f32) -> f32) {
+        const { panic!("a stage with `carrier = mover` only moves tiles and rows: it can't compute on them") }
+    }
+
+    #[inline(always)]
     fn reclaim(&self) {
         if Self::leads(self.cta) {
             self.signals.reclaim();

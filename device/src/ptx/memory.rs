@@ -242,6 +242,38 @@ pub unsafe fn load_global_16_if(address: u64, there: bool) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// As [`load_global_16_if`], of 8 bytes.
+///
+/// # Safety
+/// As [`load_global_8`], where `there`.
+#[inline(always)]
+pub unsafe fn load_global_8_if(address: u64, there: bool) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {3}, 0; mov.u32 {0}, 0; mov.u32 {1}, 0; @p ld.global.v2.u32 {{{0}, {1}}}, [{2}]; }}",
+            out(reg32) a, out(reg32) b, in(reg64) address, in(reg32) there as u32,
+        );
+    }
+    [a, b]
+}
+
+/// As [`load_global_16_if`], of a word.
+///
+/// # Safety
+/// As [`load_global`], where `there`.
+#[inline(always)]
+pub unsafe fn load_global_if(address: u64, there: bool) -> u32 {
+    let value: u32;
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.u32 {0}, 0; @p ld.global.u32 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) there as u32,
+        );
+    }
+    value
+}
+
 /// # Safety
 /// As [`load_global_16`].
 #[inline(always)]

@@ -1,6 +1,7 @@
 //! The kernels.
 
 mod all_gather;
+mod columns;
 mod dispatch;
 mod elements;
 mod failures;
@@ -15,6 +16,7 @@ mod reduce_scatter;
 mod words;
 
 pub use all_gather::all_gather_gemm;
+pub use columns::{biased, biased_together, biased_twice};
 pub use dispatch::round_trip;
 pub use elements::{normalize, scalar_functions};
 pub use failures::faulty;

@@ -10,7 +10,7 @@ use entwine::{Error, Fault, Launch, World};
 use entwine_kernels::embedding_all_to_all;
 
 use super::ranks::{Ranks, check_guards};
-use crate::kernels::{miscounted, misled, narrowed, overfilled, resent, routed, spilled};
+use crate::kernels::{biased_together, miscounted, misled, narrowed, overfilled, resent, routed, spilled};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
@@ -168,6 +168,21 @@ pub fn tiles_outside(ranks: &Ranks) -> Result<()> {
     let parts = ranks.count();
     let there = format!("part {parts} lies wholly outside of `z`, which has {parts} parts");
     fault(launch([130, 70], parts)?, FaultKind::Outside, &[&there])?;
+    check_guards(&world)
+}
+
+/// On simulated ranks, values for columns are named that lie wholly outside of their matrix.
+pub fn columns_outside(ranks: &Ranks) -> Result<()> {
+    let world = ranks.world()?;
+    let kernel = biased_together::load(&world)?;
+    let launch = |row: u32| -> Result<Launch> {
+        let (x, biases) = (world.zeros::<f32>([130, 70])?, world.zeros([2, 70])?);
+        let mut y = world.zeros([130, 70])?;
+        Ok(kernel.launch(biased_together::Args { x: &x, row, biases: &biases, y: &mut y })?)
+    };
+    launch(1)?.wait()?;
+    let low = ["at row 2 and column ", " lies wholly outside of `biases`, which has 2 rows and 70 columns"];
+    fault(launch(2)?, FaultKind::Outside, &low)?;
     check_guards(&world)
 }
 

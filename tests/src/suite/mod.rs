@@ -3,6 +3,7 @@
 //! A case's documentation names the faults of other systems that it covers, by their numbers in `cases.md`.
 
 mod bits;
+mod columns;
 mod embedding;
 mod exchange;
 mod faults;
@@ -133,6 +134,8 @@ pub fn everywhere() -> Vec<Case> {
     each!(cases, 1, words::every_operation<bf16>);
     elements!(cases, 1, woven::normalizes, woven::scalar_functions, woven::rotates, woven::broadcasts);
     elements!(cases, 1, woven::mirrors, woven::copies_then_multiplies);
+    elements!(cases, 1, columns::biased, columns::biased_twice, columns::biased_together);
+    each!(cases, 1, columns::biased_together<f32>);
     cases
 }
 
@@ -140,7 +143,7 @@ pub fn everywhere() -> Vec<Case> {
 pub fn simulated() -> Vec<Case> {
     let mut cases = Vec::new();
     each!(cases, 1, misfits::tiles_outside, misfits::gates_with_wrong_numbers, misfits::narrow_panels);
-    each!(cases, 1, misfits::slots_of_others, one_sided::spins_alone);
+    each!(cases, 1, misfits::slots_of_others, misfits::columns_outside, one_sided::spins_alone);
     each!(cases, 1, misfits::orders_that_mislead, moe::missing_signals);
     cases
 }

@@ -6,6 +6,7 @@ use super::thread::{ROWS_HELD, Thread, block_columns};
 use crate::abi::{Head, MAX_AXES, MatrixArg};
 use crate::element::{Element, MatmulElement};
 use crate::gpu::area::{Area, PIECE};
+use crate::gpu::columns;
 use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::{COLLECTIVE, end_thread, misfit, no_rank};
 use crate::gpu::fragment::{from_pairs, holds_fragments, reduce_in_warp};
@@ -485,7 +486,7 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             misfit(routing, &found);
         }
         let thread = Thread::this();
-        let first_column = thread.column * (S::COLUMNS / 4) as u32 + thread.lane % 4 * 2;
+        let first_column = thread.first_column(S::COLUMNS);
         let rows = Gathered::new::<E>(routing, self.cta.head, source, from);
         let mut sum = f32::zeros::<S>();
         for held in 0..ROWS_HELD {
@@ -506,6 +507,17 @@ impl<'c, 'p, C: Config> Role for Collective<'c, 'p, C> {
             }
         }
         sum
+    }
+
+    #[inline(always)]
+    fn zip_columns<E: Element, F: Element, S: TileShape>(
+        &self,
+        tile: E::Held<S>,
+        from: &MatrixPlace,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> E::Held<S> {
+        let first = Thread::this().first_column(S::COLUMNS);
+        unsafe { columns::zip::<E, F, S>(tile, from, first, block_columns(S::COLUMNS), f) }
     }
 
     #[inline(always)]

@@ -142,7 +142,7 @@ fn pair<E: Element, S: TileShape>(thread: Thread, index: usize) -> u32 {
     let block = index / 2;
     let (block_row, block_column) = (block / block_columns(S::COLUMNS), block % block_columns(S::COLUMNS));
     let row = thread.row_of(2 * block_row + index % 2);
-    let column = thread.column * (S::COLUMNS / 4) as u32 + block_column as u32 * 8 + thread.lane % 4 * 2;
+    let column = thread.first_column(S::COLUMNS) + block_column as u32 * 8;
     let byte = column * E::SIZE;
     byte / ROW * box_bytes::<S>() + row * ROW + ((byte % ROW) ^ (row % PIECES * PIECE))
 }

@@ -35,6 +35,12 @@ impl Thread {
     pub fn row_of(&self, held: usize) -> u32 {
         self.row * 64 + held as u32 * 8 + self.lane / 4
     }
+
+    /// The first of so many columns that this thread holds.
+    #[inline(always)]
+    pub fn first_column(&self, columns: usize) -> u32 {
+        self.column * (columns / 4) as u32 + self.lane % 4 * 2
+    }
 }
 
 /// Blocks in a warp's quarter of so many columns.

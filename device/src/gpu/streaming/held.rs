@@ -240,6 +240,20 @@ pub(super) unsafe fn gather<E: Element, S: TileShape>(area: &Area) -> Quads {
     quads
 }
 
+/// What this thread holds of the row at a matrix's start, the same in each of its rows of a tile; zeros for what there is not.
+///
+/// # Safety
+/// What there is of it must be readable.
+#[inline(always)]
+pub(super) unsafe fn gather_row<E: Element, S: TileShape>(area: &Area) -> Quad {
+    let byte = Seat::this::<S>().byte::<E>();
+    // Rows of a matrix start at multiples of 16.
+    match find::<E>(area, 0, byte) {
+        (address, valid) if valid == quad_bytes::<E>() => unsafe { load_quad::<E>(address) },
+        _ => unsafe { load::<E>(area, 0, byte) },
+    }
+}
+
 /// Stores what this thread holds of a tile at an area's start.
 ///
 /// # Safety

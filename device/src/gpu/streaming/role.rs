@@ -7,6 +7,7 @@ use crate::gpu::ampere::Collective;
 use crate::gpu::ampere::collective::{slot_of, slot_of_panel};
 use crate::gpu::ampere::copy::pass;
 use crate::gpu::ampere::thread::Thread;
+use crate::gpu::area::Area;
 use crate::gpu::cta::{Config, Cta};
 use crate::gpu::fault::COLLECTIVE;
 use crate::gpu::fragment::holds_fragments;
@@ -193,6 +194,22 @@ impl<'c, 'p, C: Config> Role for Streaming<'c, 'p, C> {
     #[inline(always)]
     fn weighted_sum<E: Element, S: TileShape>(&self, _: &RoutingPlace, _: u32, _: u32, _: &MatrixPlace) -> S::Values {
         unreachable!("the macro refuses routings where threads have one role")
+    }
+
+    #[inline(always)]
+    fn zip_columns<E: Element, F: Element, S: TileShape>(
+        &self,
+        mut tile: E::Held<S>,
+        from: &MatrixPlace,
+        f: impl Fn(f32, f32) -> f32,
+    ) -> E::Held<S> {
+        let [(a, b), (c, d)] = held::values::<F>(unsafe { held::gather_row::<F, S>(&Area::matrix::<F>(from)) });
+        for held in 0..rows_held::<S>() {
+            let [first, second] = held::get::<E, S>(&tile, held);
+            let zipped = [(f(first.0, a), f(first.1, b)), (f(second.0, c), f(second.1, d))];
+            held::set::<E, S>(&mut tile, held, zipped);
+        }
+        tile
     }
 
     /// What was stored on other ranks is released to them with it.

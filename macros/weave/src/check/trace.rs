@@ -25,7 +25,7 @@ pub struct Use<'a> {
     pub calls: Vec<&'a ExprMethodCall>,
     /// The method that it is an argument of, by itself.
     pub given_to: Option<&'a Ident>,
-    /// What the calls result in is used where it is written: stored, multiplied or added.
+    /// What the calls result in is used where it is written: stored, multiplied, added or zipped.
     pub consumed: bool,
     /// The token to blame: the last method, or the name.
     pub at: &'a Ident,
@@ -150,7 +150,7 @@ impl<'a> Finder<'a, '_> {
             Expr::Path(path) if path.path.get_ident().is_some_and(|name| self.is_traced(name)) => {
                 self.push(path.path.get_ident().expect("it is one"), Vec::new(), Some(method));
             }
-            _ if method == "store" => self.consumed(argument),
+            _ if method == "store" || method == "zip_columns" => self.consumed(argument),
             _ => self.visit_expr(argument),
         }
     }
@@ -181,12 +181,15 @@ impl<'a> Finder<'a, '_> {
     }
 }
 
-/// The expression without parentheses.
+/// The expression without parentheses, whether it is borrowed or not.
 fn bare(mut expr: &Expr) -> &Expr {
-    while let Expr::Paren(inner) = expr {
-        expr = &inner.expr;
+    loop {
+        expr = match expr {
+            Expr::Paren(inner) => &inner.expr,
+            Expr::Reference(inner) => &inner.expr,
+            _ => return expr,
+        };
     }
-    expr
 }
 
 impl<'a> Visit<'a> for Finder<'a, '_> {
