@@ -29,8 +29,7 @@ pub(super) struct PutBy {
     words: u32,
     /// The places (a bit each) that are occupied.
     occupied: Cell<u32>,
-    /// The place that was occupied last. The places behind it, round and round, are in the order in which their tiles were drawn, but for
-    /// those that had to be taken because others weren't free.
+    /// The place that was occupied last: from there on, round and round, tiles are mostly in the order in which they were drawn.
     last: Cell<u32>,
     /// The place that was looked at last.
     looked_at: Cell<u32>,
@@ -71,22 +70,23 @@ impl PutBy {
         if place == 0 { Queue::BESIDE } else { unsafe { load_shared(self.word(place)) } }
     }
 
-    /// Puts a tile by: its place.
+    /// Puts a tile by that was drawn and isn't ready.
     #[inline(always)]
-    fn put(&self, position: u32) -> u32 {
+    fn put(&self, position: u32) {
         let place = behind(self.last.get(), !self.occupied.get() & !(FIRST - 1));
         self.last.set(place);
         unsafe { store_shared(self.word(place), position) };
         self.occupied.set(self.occupied.get() | 1 << place);
-        place
     }
 
-    /// Goes on without what is at a place, which was ready; as the last that was drawn, or not.
+    /// Goes on with a tile that is ready: the one that was just drawn, or what is at a place.
     #[inline(always)]
-    fn begin(&self, place: u32, last: bool) {
+    fn begin(&self, drawn: bool, place: u32) {
         self.begun.set(true);
-        self.occupied.set(self.occupied.get() & !(1 << place));
-        self.overtaken.set(self.occupied.get() != 0 && (last || self.overtaken.get()));
+        if !drawn {
+            self.occupied.set(self.occupied.get() & !(1 << place));
+        }
+        self.overtaken.set(self.occupied.get() != 0 && (drawn || self.overtaken.get()));
     }
 
     /// Is done with the queue.
@@ -154,17 +154,20 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                     None
                 };
                 looks.set(looks.get().wrapping_add(1));
-                if candidates() == 0 {
+                if drawn.is_none() && candidates() == 0 {
                     put_by.end();
                     return true;
                 }
-                let place = drawn.unwrap_or_else(|| behind(put_by.looked_at.get(), candidates()));
-                put_by.looked_at.set(place);
-                let candidate = put_by.at(place);
+                let place = behind(put_by.looked_at.get(), candidates());
+                let candidate = drawn.unwrap_or_else(|| put_by.at(place));
                 let ready = slot(candidate).is_none_or(|slot| self.arrived(&slot));
                 if ready {
-                    put_by.begin(place, drawn.is_some());
+                    put_by.begin(drawn.is_some(), place);
                     taken.set(candidate);
+                } else if drawn.is_some() {
+                    put_by.put(candidate);
+                } else {
+                    put_by.looked_at.set(place);
                 }
                 ready
             },
@@ -180,18 +183,14 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         taken.get()
     }
 
-    /// Draws the next tile and puts it by: its place, unless none was left. The counter is 0 again when all tiles are drawn and each
-    /// CTA has drawn once in vain.
+    /// Draws the next tile, unless none is left. The counter is 0 again when all tiles are drawn and each CTA has drawn once in vain.
     #[inline(always)]
     fn draw(&self, put_by: &PutBy, queue: &Queue) -> Option<u32> {
         let counter = self.cta().region + (offset_of!(Control, taken) + 4 * queue.stage as usize) as u64;
         let position = unsafe { count_relaxed_gpu(counter, queue.last()) };
-        if position < queue.tiles {
-            put_by.drawn.set(put_by.drawn.get().wrapping_add(1));
-            Some(put_by.put(position))
-        } else {
-            put_by.drained.set(true);
-            None
-        }
+        let left = position < queue.tiles;
+        put_by.drawn.set(put_by.drawn.get().wrapping_add(1));
+        put_by.drained.set(!left);
+        left.then_some(position)
     }
 }
