@@ -5,13 +5,47 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use entwine::World;
 
 /// The GPUs, by rank. Everything that is timed is enqueued on their streams.
 pub struct Gpus {
     pub streams: Vec<Arc<CudaStream>>,
+    /// All ranks are on the first one.
+    shared: bool,
+}
+
+/// Which GPUs are measured
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Which {
+    /// So many ranks on the first GPU, each with its part of it: code can be compared with code, but nothing crosses a link
+    #[arg(long, value_name = "RANKS")]
+    sharing: Option<usize>,
+}
+
+impl Which {
+    /// A world of all GPUs of the machine, or of ranks that share one.
+    ///
+    /// # Errors
+    /// There are none, or they can't be shared by so many ranks.
+    pub fn open(self) -> Result<(World, Gpus)> {
+        let Some(ranks) = self.sharing else {
+            let world = World::open()?;
+            let gpus = Gpus::of(&world)?;
+            return Ok((world, gpus));
+        };
+        ensure!(ranks > 0, "`--sharing` needs at least one rank");
+        let world = World::builder().gpus(&vec![0; ranks]).share_gpus().build()?;
+        let streams = (0..ranks).map(|_| Ok(CudaContext::new(0)?.new_stream()?)).collect::<Result<_>>();
+        Ok((world, Gpus { streams: streams.context("couldn't open the GPU")?, shared: true }))
+    }
+
+    /// Whether ranks share a GPU.
+    pub fn is_shared(self) -> bool {
+        self.sharing.is_some()
+    }
 }
 
 impl Gpus {
@@ -22,7 +56,7 @@ impl Gpus {
     pub fn of(world: &World) -> Result<Self> {
         let stream = |ordinal| Ok(CudaContext::new(ordinal)?.new_stream()?);
         let streams = (0..world.ranks()).map(stream).collect::<Result<_>>().context("couldn't open the GPUs")?;
-        Ok(Gpus { streams })
+        Ok(Gpus { streams, shared: false })
     }
 
     /// Makes a rank's GPU the current one, for libraries that go by it.
@@ -41,12 +75,13 @@ impl Gpus {
         self.streams.iter().try_for_each(|stream| stream.synchronize()).context("work on a GPU failed")
     }
 
-    /// The GPUs' name.
+    /// The GPUs' name, and how many ranks share one.
     ///
     /// # Errors
     /// The driver failed.
     pub fn name(&self) -> Result<String> {
-        Ok(self.streams[0].context().name()?)
+        let name = self.streams[0].context().name()?;
+        Ok(if self.shared { format!("{name}, shared by {} ranks", self.streams.len()) } else { name })
     }
 }
 

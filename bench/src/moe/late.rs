@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::layer::{Experts, Layer, Model};
 use super::record::Shape;
 use super::{TOLERANCE, write_records};
-use crate::gpus::{self, Gpus};
+use crate::gpus::{self, Gpus, Which};
 use crate::limit::median_and_spread;
 use crate::record::{Regime, Timing};
 use crate::table::right_align;
@@ -45,6 +45,8 @@ pub struct Options {
     /// Repeats, of which the median counts
     #[arg(long, default_value_t = 5)]
     repeats: usize,
+    #[command(flatten)]
+    which: Which,
     /// The file to write
     #[arg(long)]
     out: PathBuf,
@@ -90,8 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(options.repeats > 0, "there must be at least one repeat");
     watchdog::start();
     watchdog::step("opening the GPUs");
-    let world = World::open()?;
-    let gpus = Gpus::of(&world)?;
+    let (world, gpus) = options.which.open()?;
     let stopwatch = Stopwatch::new(&gpus)?;
     watchdog::compile_step("loading the kernels");
     let bench = Bench {

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::budget::Budget;
 use crate::fused::Variant;
-use crate::gpus::{self, Gpus};
+use crate::gpus::{self, Gpus, Which};
 use crate::limit::{limit_us, median_and_spread, median_if_measured, transfer_us};
 use crate::link;
 use crate::measure::report;
@@ -63,6 +63,8 @@ pub struct Options {
     /// Measure the fused layer alone: the rest needs Python with PyTorch, and there is no limit without it
     #[arg(long)]
     no_peers: bool,
+    #[command(flatten)]
+    which: Which,
     /// Begin no measurement that would end after so many seconds, going by those before; what is left out is said
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
@@ -95,14 +97,20 @@ pub fn run(options: &Options) -> Result<()> {
     let mut budget = Budget::new(options.within.map(Duration::from_secs));
     watchdog::start();
     watchdog::step("opening the GPUs");
-    let world = World::open()?;
-    let gpus = Gpus::of(&world)?;
+    ensure!(
+        options.no_peers || !options.which.is_shared(),
+        "on a shared GPU the layer is measured alone: `--no-peers`"
+    );
+    let (world, gpus) = options.which.open()?;
     let peers = (!options.no_peers).then(|| Peers::start_experts(world.ranks())).transpose();
     let peers = peers.context("`--no-peers` measures the fused layer alone")?;
     watchdog::compile_step("measuring the link");
     let stopwatch = Stopwatch::new(&gpus)?;
-    let link_gbps = link::gbps(&world, &gpus, &stopwatch)?;
-    let apart_us = if world.ranks() > 1 { link::round_trip_us(&world, &gpus, &stopwatch)? } else { 0.0 };
+    let (link_gbps, apart_us) = if world.ranks() == 1 || options.which.is_shared() {
+        (None, 0.0)
+    } else {
+        (link::gbps(&world, &gpus, &stopwatch)?, link::round_trip_us(&world, &gpus, &stopwatch)?)
+    };
     let kernels = options.variants.iter().map(|variant| {
         watchdog::compile_step(format!("loading moe_layer, {variant}"));
         Ok((*variant, variant.set(moe_layer::load(&world)?)?))
