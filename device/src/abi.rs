@@ -240,8 +240,8 @@ pub enum FaultKind {
     BadOffset = 12,
     /// What goes by a routing was not as large as the routing says.
     Misfit = 13,
-    /// Simulation: a tile was stored that lies wholly outside of its matrix, or values for a tile's columns were used that do, or a part
-    /// of a matrix that it doesn't have.
+    /// Simulation: a tile that was stored, or values that were used for a tile's columns, lay wholly outside of their matrix, or a part of a
+    /// matrix was used that it doesn't have.
     Outside = 14,
     /// Simulation: more tiles were counted at a gate than it was to wait for.
     Overcounted = 15,

@@ -212,6 +212,13 @@ impl Queue {
     /// The candidate that is a tile of the stage beside this one.
     pub const BESIDE: u32 = NONE - 1;
 
+    /// Of places (a bit each) where tiles are put by, the next one behind a place, round and round. There must be one.
+    #[inline(always)]
+    pub fn behind(place: u32, places: u32) -> u32 {
+        let behind = places & (!1 << place);
+        if behind != 0 { behind.trailing_zeros() } else { places.trailing_zeros() }
+    }
+
     /// As many of them as each CTA would get if they were dealt.
     #[inline(always)]
     pub fn share(&self) -> u32 {
@@ -243,6 +250,7 @@ pub fn walk_ready_first<const D: usize, R: Role>(
             return;
         }
         let picked = coordinates(position);
+        // Probably the last: one that was put by may come after it.
         stage.begin(role, picked, position + queue.ctas >= queue.tiles);
         tile(At::new(role, picked));
     }
@@ -483,6 +491,15 @@ mod tests {
         assert_eq!(tiles_of(true, 6, 4), [1, 1, 2, 2]);
         assert_eq!(tiles_of(false, 3, 4), [1, 1, 1, 0]);
         assert_eq!(tiles_of(true, 3, 4), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn places_follow_each_other_round_and_round() {
+        assert_eq!(Queue::behind(1, 0b1010), 3);
+        assert_eq!(Queue::behind(3, 0b1010), 1);
+        assert_eq!(Queue::behind(31, 0b1011), 0);
+        assert_eq!(Queue::behind(2, 0b0100), 2);
+        assert_eq!(Queue::behind(30, 1 << 31 | 1), 31);
     }
 
     #[test]

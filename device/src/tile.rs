@@ -96,7 +96,7 @@ where
     /// `f(x, c)` for each element, with the value `c` of its column.
     ///
     /// The values are read here, and nothing is computed meanwhile: on GPUs that takes about a microsecond, though they mostly
-    /// lie in a cache.
+    /// lie in a cache. With more than two of these in a tile nothing is loaded ahead for the next one.
     #[inline(always)]
     pub fn zip_columns<F: Element>(self, columns: &Columns<F, N>, f: impl Fn(f32, f32) -> f32) -> Self {
         let zipped = self.role.zip_columns::<E, F, Shape<M, N>>(self.fragment, &columns.place, f);

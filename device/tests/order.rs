@@ -1,6 +1,6 @@
 //! Orders visit every tile of a stage once.
 
-use entwine_device::order::{Step, grouped, in_spans, peers_first, ring, row_major};
+use entwine_device::order::{ROWS_TOGETHER, Step, grouped, in_spans, peers_first, ring, row_major};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,7 +16,9 @@ fn spanned<const D: usize>(
     world: u32,
     span: u32,
 ) -> Vec<[u32; D]> {
-    (0..grid.iter().product()).map(|index| order(Step { index, grid, rank, world, span, rows_together: 16 })).collect()
+    (0..grid.iter().product())
+        .map(|index| order(Step { index, grid, rank, world, span, rows_together: ROWS_TOGETHER }))
+        .collect()
 }
 
 fn visits_each_tile_once<const D: usize>(order: fn(Step<D>) -> [u32; D], grid: [u32; D], rank: u32, world: u32) {

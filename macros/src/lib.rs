@@ -80,7 +80,8 @@ use proc_macro::TokenStream;
 ///
 /// * `order = …`, in which a rank visits the tiles: `grouped` (the default), `row_major`, `peers_first`, `ring`,
 ///   `ready_first`, or a function `fn(Step<2>) -> [u32; 2]` of the module. Tiles are dealt to CTAs in turn; but with `ready_first`
-///   whoever is free takes the next tile in `grouped` order, and comes back later to what wasn't ready.
+///   whoever is free takes the next tile in `grouped` order, and comes back later to what wasn't ready, and where another stage is
+///   `beside` this one, whoever is free takes the next in its order.
 /// * `ctas = 8`: so many CTAs carry this stage and nothing else, at the same time as the others carry theirs.
 /// * `carrier = mover`: one thread of every CTA carries this stage beside the others; it may only move tiles and
 ///   panels, or scatter rows.

@@ -292,38 +292,46 @@ impl Cta {
         note: impl Fn(u32),
     ) -> u32 {
         let mut put_by = self.put_by.borrow_mut();
-        self.event(EventKind::End);
-        self.event(EventKind::Wait);
-        let chosen = loop {
-            let candidates: Vec<_> =
-                beside.then_some(Queue::BESIDE).into_iter().chain(put_by.iter().copied()).collect();
-            let slots: Vec<_> = candidates.iter().map(|&candidate| slot(candidate)).collect();
-            let want = |slot: &Option<SlotPlace>| match slot {
+        let want = |candidate: u32| {
+            note(candidate);
+            let slot = slot(candidate);
+            let want = match &slot {
                 Some(slot) if slot.arg.columns > 0 => self.wanted(slot),
                 _ => self.arrived(),
             };
-            let wants: Vec<_> = slots.iter().map(want).collect();
-            if let Some(ready) = wants.iter().position(|want| self.fabric.has_come(want)) {
-                // What has come is acquired.
-                self.wait(&wants[ready..=ready], self.record(FaultKind::MissingSignal));
-                break candidates[ready];
+            (slot, want)
+        };
+        self.event(EventKind::End);
+        self.event(EventKind::Wait);
+        let chosen = loop {
+            let candidates = beside.then_some(Queue::BESIDE).into_iter().chain(put_by.iter().copied());
+            let candidates: Vec<_> = candidates.map(|candidate| (candidate, want(candidate))).collect();
+            if let Some((candidate, (_, want))) = candidates.iter().find(|(_, (_, want))| self.fabric.has_come(want)) {
+                self.acquire(want);
+                break *candidate;
             }
             let room = put_by.len() < Queue::PUT_BY as usize && self.drawn.get() < queue.share();
             if (room || put_by.is_empty())
                 && let Some(position) = self.draw(queue)
             {
+                let (_, want) = want(position);
+                if self.fabric.has_come(&want) {
+                    self.acquire(&want);
+                    break position;
+                }
                 put_by.push(position);
                 continue;
             }
-            let Some(&first) = candidates.first() else { break Queue::EMPTY };
-            note(first);
+            let Some((first, (slot, _))) = candidates.first() else { break Queue::EMPTY };
+            note(*first);
             let missing = self.record(FaultKind::MissingSignal);
-            let missing = match &slots[0] {
+            let missing = match slot {
                 Some(slot) => missing.at_slot(slot, slot.sender(self.head.world)),
                 None => missing,
             };
-            let gate = slots[0].as_ref().filter(|slot| slot.is_gate()).map(|gate| self.counter(gate));
-            break candidates[self.wait_at(&wants, missing, gate)];
+            let gate = slot.as_ref().filter(|slot| slot.is_gate()).map(|gate| self.counter(gate));
+            let wants: Vec<_> = candidates.iter().map(|(_, (_, want))| *want).collect();
+            break candidates[self.wait_at(&wants, missing, gate)].0;
         };
         put_by.retain(|candidate| *candidate != chosen);
         if chosen == Queue::EMPTY {
@@ -334,7 +342,12 @@ impl Cta {
         chosen
     }
 
-    /// Draws the next tile of a queue, once none is left no more.
+    /// Acquires what has come.
+    fn acquire(&self, want: &Want) {
+        self.wait(&[*want], self.record(FaultKind::MissingSignal));
+    }
+
+    /// Draws the next tile of a queue, and none any more once none was left.
     fn draw(&self, queue: &Queue) -> Option<u32> {
         if self.drained.get() {
             return None;

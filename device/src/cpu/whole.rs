@@ -48,8 +48,8 @@ impl Whole {
         }
     }
 
-    /// Gives up if a tile that is stored, or values for a tile's columns, lie wholly outside of their matrix. The first ones don't: where
-    /// a rank has no rows, or there are no columns, nothing is lost.
+    /// Gives up if a tile that is stored, or values for a tile's columns, lie wholly outside of their matrix. The first tile is let through,
+    /// and so are the first values: where a rank has no rows, or there are no columns, nothing is lost.
     pub(super) fn check_inside(&self, place: &MatrixPlace) {
         self.check_part(&place.matrix, place.part);
         let MatrixPlace { matrix, row, column, .. } = *place;

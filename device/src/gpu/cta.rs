@@ -59,7 +59,7 @@ const fn shared_out(shares: [u32; 2]) -> [u32; 2] {
 }
 
 /// Warps are told apart by these threads.
-const LOADING_THREAD: u32 = 0;
+pub(super) const LOADING_THREAD: u32 = 0;
 const COMMUNICATING_THREAD: u32 = 32;
 const MOVING_THREAD: u32 = 64;
 const POLLING_THREAD: u32 = 96;
@@ -67,7 +67,7 @@ const POLLING_THREAD: u32 = 96;
 const PREPARING_THREAD: u32 = 96;
 const FETCHING_THREAD: u32 = 64;
 
-/// Choices of `ready_first` that may be under way between the roles.
+/// What the loader has told the other roles, tiles or that something has come, and they may not have heard yet.
 pub(super) const CHOICES: u32 = 2;
 
 /// Tries of a wait between two looks at the abort word.
@@ -90,6 +90,8 @@ const PASSES_SINCE: u32 = 212;
 pub(super) const HEAD: u32 = 256;
 /// Not 0 once a thread has ended because the launch is given up.
 pub(super) const GIVEN_UP: u32 = 288;
+/// Not 0 once the loader has.
+pub(super) const LOADER_ENDED: u32 = 292;
 pub(super) const SITES: u32 = 320;
 pub(super) const SITE: u32 = 32;
 /// When each role, waiting, first saw that every rank had started.
@@ -407,6 +409,22 @@ impl<'p, C: Config> Cta<'p, C> {
                 self.aborted.set(self.is_aborted());
             }
         }
+    }
+
+    /// Waits until the loader has made a choice, or has ended because the launch is given up. Whether it has made it. All who ask learn
+    /// the same, whenever they do, so that the math warpgroups stay together: what the loader chose before it ended counts.
+    #[inline(always)]
+    pub(super) fn wait_for_choice(&self, slot: u32, parity: u32) -> bool {
+        let made = || unsafe { mbarrier_try_wait(self.chosen(slot), parity) };
+        let mut tries = 0u32;
+        while !made() {
+            tries = tries.wrapping_add(1);
+            if tries % TRIES == 0 && unsafe { load_acquire_shared(self.shared + LOADER_ENDED) } != 0 {
+                self.aborted.set(true);
+                return made();
+            }
+        }
+        true
     }
 
     /// Whether a thread of this CTA has ended because the launch is given up.

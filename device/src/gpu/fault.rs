@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 use core::panic::PanicInfo;
 
-use super::cta::{GIVEN_UP, HEAD, SINCE, SITE, SITES};
+use super::cta::{GIVEN_UP, HEAD, LOADER_ENDED, LOADING_THREAD, SINCE, SITE, SITES};
 use crate::abi::{Control, FaultKind, FaultRecord, Head, MAX_AXES, NONE};
 use crate::place::SlotPlace;
 use crate::ptx::*;
@@ -43,7 +43,10 @@ pub(super) unsafe fn prepare(shared: u32, head: &Head, region: u64) {
     for (index, word) in words.into_iter().enumerate() {
         unsafe { store_shared(shared + HEAD + 4 * index as u32, word) };
     }
-    unsafe { store_shared(shared + GIVEN_UP, 0) };
+    unsafe {
+        store_shared(shared + GIVEN_UP, 0);
+        store_shared(shared + LOADER_ENDED, 0);
+    }
     for role in [LOADER, COMMUNICATION, MOVER, POLLER] {
         unsafe {
             note(shared, role, NONE, [NONE; MAX_AXES]);
@@ -254,7 +257,12 @@ pub(super) fn end_thread() -> ! {
 #[cold]
 #[inline(never)]
 fn let_copies_land() {
-    unsafe { store_shared(shared_base() + GIVEN_UP, 1) };
+    unsafe {
+        store_shared(shared_base() + GIVEN_UP, 1);
+        if thread_idx_x() == LOADING_THREAD {
+            store_release_shared(shared_base() + LOADER_ENDED, 1);
+        }
+    }
     let now = globaltimer();
     while globaltimer().wrapping_sub(now) < LANDING_NS {}
 }

@@ -127,20 +127,19 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         }
     }
 
-    /// What the loader tells between two tiles, or `otherwise` if the launch is given up.
+    /// What the loader tells between two tiles, or `otherwise` if it has given the launch up. All warps hear the same.
     #[inline(always)]
     fn told(&self, otherwise: u32) -> u32 {
         self.event(EventKind::End);
         self.hear(otherwise)
     }
 
-    /// What the loader tells, or `otherwise` if the launch is given up.
+    /// What the loader tells, or `otherwise` if it has given the launch up. All warps hear the same.
     #[inline(always)]
     fn hear(&self, otherwise: u32) -> u32 {
         let cursor = self.choice.get();
         self.choice.set(cursor.next(CHOICES));
-        self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
-        if self.cta.is_given_up() {
+        if !self.cta.wait_for_choice(cursor.slot, cursor.parity) {
             return otherwise;
         }
         unsafe { self.cta.read_choice(cursor.slot) }
@@ -362,7 +361,6 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         }
     }
 
-    /// When the launch is given up nobody chooses any more.
     #[inline(always)]
     fn take(&self, _: &Queue, _: bool, _: impl Fn(u32) -> Option<SlotPlace>, _: impl Fn(u32)) -> u32 {
         self.told(Queue::EMPTY)
@@ -432,7 +430,9 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         from: &MatrixPlace,
         f: impl Fn(f32, f32) -> f32,
     ) -> E::Held<S> {
+        self.event(EventKind::Wait);
         self.hear(0);
+        self.event(EventKind::Ready);
         unsafe { columns::zip::<E, F, S>(tile, from, self.lane % 4 * 2, S::COLUMNS / 8, f) }
     }
 

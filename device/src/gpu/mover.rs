@@ -143,7 +143,7 @@ impl<'c, 'p, C: Config> Role for Mover<'c, 'p, C> {
     /// The mover makes its own choices: no other role is at its stages.
     #[inline(always)]
     fn take(&self, queue: &Queue, beside: bool, slot: impl Fn(u32) -> Option<SlotPlace>, note: impl Fn(u32)) -> u32 {
-        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows does nothing else") };
+        const { assert!(!C::MOVES_ROWS, "a mover that scatters rows takes no tiles from a queue") };
         self.signals.take(&self.put_by, queue, beside, slot, note)
     }
 

@@ -73,7 +73,7 @@ impl PutBy {
     /// Puts a tile by that was drawn and isn't ready.
     #[inline(always)]
     fn put(&self, position: u32) {
-        let place = behind(self.last.get(), !self.occupied.get() & !(FIRST - 1));
+        let place = Queue::behind(self.last.get(), !self.occupied.get() & !(FIRST - 1));
         self.last.set(place);
         unsafe { store_shared(self.word(place), position) };
         self.occupied.set(self.occupied.get() | 1 << place);
@@ -117,13 +117,6 @@ impl PutBy {
     }
 }
 
-/// Of these places (a bit each) the next one behind a place, round and round.
-#[inline(always)]
-fn behind(place: u32, places: u32) -> u32 {
-    let behind = places & (!1 << place);
-    if behind != 0 { behind.trailing_zeros() } else { places.trailing_zeros() }
-}
-
 impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
     /// Takes the next tile that is ready, as [`Role::take`](crate::Role::take) says. One is looked at at a time.
     #[inline(always)]
@@ -138,8 +131,8 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
         let candidates = || put_by.occupied.get() | beside as u32;
         let taken = Cell::new(Queue::EMPTY);
         let (looks, draws) = (Cell::new(0u32), Cell::new(0u32));
-        // What is there already is looked at first, that beside before all, and then the one that was drawn first: CTAs that have waited
-        // for the same go on with what their tiles have in common.
+        // Looked at first are the tile beside, and of those put by the one that was drawn first: CTAs that have waited for the same go on
+        // with what their tiles have in common. Then one is drawn.
         let draws_at = Cell::new(beside as u32 + (put_by.occupied.get() != 0) as u32);
         put_by.looked_at.set(if beside { u32::BITS - 1 } else { put_by.last.get() });
         self.cta().event(EventKind::End);
@@ -158,8 +151,11 @@ impl<'c, 'p, C: Config> Signals<'c, 'p, C> {
                     put_by.end();
                     return true;
                 }
-                let place = behind(put_by.looked_at.get(), candidates());
+                let place = Queue::behind(put_by.looked_at.get(), candidates());
                 let candidate = drawn.unwrap_or_else(|| put_by.at(place));
+                if drawn.is_some() {
+                    note(candidate);
+                }
                 let ready = slot(candidate).is_none_or(|slot| self.arrived(&slot));
                 if ready {
                     put_by.begin(drawn.is_some(), place);

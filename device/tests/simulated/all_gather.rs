@@ -2,7 +2,7 @@
 
 use entwine_device::abi::{self, Head};
 use entwine_device::cpu::{Launch, Whole, run};
-use entwine_device::order::{ring, row_major};
+use entwine_device::order::{ROWS_TOGETHER, ring, row_major};
 use entwine_device::{
     At, Channel, Matrix, PanelItem, Port, Receive, Role, Route, Send, Sharded, Share, Stage, bf16, matmul, tiles, walk,
     walk_ready_first,
@@ -57,14 +57,19 @@ fn weave<R: Role, const READY_FIRST: bool>(role: &R, params: &Params) {
     let gathered = Port::woven(role, &params.channels[0]);
     walk(
         role,
-        Stage { index: 0, grid: [pieces, panels], share, from_end: false, rows_together: 16 },
+        Stage { index: 0, grid: [pieces, panels], share, from_end: false, rows_together: ROWS_TOGETHER },
         row_major,
         |at| {
             gather(at, &a, Port::woven(role, &params.channels[0]));
         },
     );
-    let stage =
-        Stage { index: 1, grid: [world, panels, tiles(n, BN as u32)], share, from_end: false, rows_together: 16 };
+    let stage = Stage {
+        index: 1,
+        grid: [world, panels, tiles(n, BN as u32)],
+        share,
+        from_end: false,
+        rows_together: ROWS_TOGETHER,
+    };
     if READY_FIRST {
         let slot = |[owner, row, _]: [u32; 3]| (owner != rank).then(|| gathered.slot([owner, row]).place());
         walk_ready_first(role, stage, slot, |at| multiply(at, &a, &b, gathered, &mut c));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use entwine_device::abi::{self, Control, FaultKind, FaultRecord, Head, MatrixArg, NONE};
 use entwine_device::cpu::{Launch, Simulate, Whole, run};
-use entwine_device::order::row_major;
+use entwine_device::order::{ROWS_TOGETHER, row_major};
 use entwine_device::{At, Channel, Matrix, Port, Route, SendReceive, Share, Stage, TileItem, bf16, walk};
 
 use crate::ranks::{Ranks, Slots};
@@ -31,8 +31,13 @@ unsafe fn probe(
     tile: impl Fn(At<'_, 1, Whole>, ProbePort<'_>, Matrix<'_, bf16, Whole>, &Head),
 ) {
     let weave = |role: &Whole, params: &Params| {
-        let stage =
-            Stage { index: 7, grid: [1], share: Share { first: 0, count: 1 }, from_end: false, rows_together: 16 };
+        let stage = Stage {
+            index: 7,
+            grid: [1],
+            share: Share { first: 0, count: 1 },
+            from_end: false,
+            rows_together: ROWS_TOGETHER,
+        };
         let matrix = || Matrix::woven(role, &params.matrices[0]);
         walk(role, stage, row_major, |at| {
             tile(at, Port::woven(role, &params.channels[0]), matrix(), &params.head);

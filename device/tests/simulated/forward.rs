@@ -3,7 +3,7 @@
 
 use entwine_device::abi::{self, Head};
 use entwine_device::cpu::{Launch, Whole, run};
-use entwine_device::order::row_major;
+use entwine_device::order::{ROWS_TOGETHER, row_major};
 use entwine_device::{At, Channel, Matrix, Port, Role, Route, SendReceive, Share, Stage, TileItem, bf16, tiles, walk};
 
 use crate::ranks::{Ranks, Slots};
@@ -46,7 +46,7 @@ fn weave<R: Role>(role: &R, params: &Params) {
         grid,
         share: Share { first: 0, count: params.head.ctas },
         from_end: false,
-        rows_together: 16,
+        rows_together: ROWS_TOGETHER,
     };
     let (from, mut to) = (Matrix::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     walk(role, stage, row_major, |at| forward(at, &from, Port::woven(role, &params.channels[0]), &mut to));

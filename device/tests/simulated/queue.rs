@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
 
-use entwine_device::abi::{self, Head};
+use entwine_device::abi::{self, FaultKind, FaultRecord, Head};
 use entwine_device::cpu::{Simulate, Whole, run};
-use entwine_device::order::row_major;
+use entwine_device::order::{ROWS_TOGETHER, row_major};
 use entwine_device::{
-    At, Channel, Course, Matrix, Port, Role, Route, SendReceive, Share, Stage, TileItem, bf16, walk_beside,
+    At, Channel, Course, Matrix, Port, Queue, Role, Route, SendReceive, Share, Stage, TileItem, bf16, walk_beside,
     walk_ready_first,
 };
 
@@ -31,7 +31,13 @@ fn port<'r>(role: &'r Whole, params: &Params) -> Port<'r, Word, SendReceive, Who
 }
 
 fn stage(index: u32, tiles: u32, ctas: u32) -> Stage<1> {
-    Stage { index, grid: [tiles], share: Share { first: 0, count: ctas }, from_end: false, rows_together: 16 }
+    Stage {
+        index,
+        grid: [tiles],
+        share: Share { first: 0, count: ctas },
+        from_end: false,
+        rows_together: ROWS_TOGETHER,
+    }
 }
 
 /// Sends a tile to this rank itself, in a slot.
@@ -42,21 +48,22 @@ fn send(at: &At<'_, 1, Whole>, role: &Whole, params: &Params, slot: u32) {
 
 /// Launches a kernel so often, each time after the one before.
 fn launch(ranks: &mut Ranks<1>, simulate: Simulate, times: u32) {
-    let from = Tensor::<bf16>::from_fn(64, 64, |row, column| sample(0, row, column));
     for _ in 0..times {
-        let slots = Slots { slots: [ranks.world, 2, 1, 1], rows: 64, columns: 64, element: 2, pull: false, pieces: 1 };
-        // SAFETY: the launch is joined before the tensor and the ranks are dropped.
-        let launch = unsafe {
-            ranks.launch(simulate, &[], [slots], |head, channels| Params {
-                head,
-                matrices: [from.arg(1)],
-                channels,
-                scalars: [],
-            })
-        };
-        launch.join();
-        assert!(ranks.take_faults().is_empty());
+        assert!(faults_of(ranks, simulate).is_empty());
     }
+}
+
+/// What went wrong with a launch.
+fn faults_of(ranks: &mut Ranks<1>, simulate: Simulate) -> Vec<FaultRecord> {
+    let from = Tensor::<bf16>::from_fn(64, 64, |row, column| sample(0, row, column));
+    let slots = Slots { slots: [ranks.world, 2, 1, 1], rows: 64, columns: 64, element: 2, pull: false, pieces: 1 };
+    let matrices = [from.arg(1)];
+    // SAFETY: the launch is joined before the tensor and the ranks are dropped.
+    let launch = unsafe {
+        ranks.launch(simulate, &[], [slots], |head, channels| Params { head, matrices, channels, scalars: [] })
+    };
+    launch.join();
+    ranks.take_faults()
 }
 
 /// The tiles that were visited, and by which CTA.
@@ -119,30 +126,65 @@ fn what_is_not_ready_is_come_back_to() {
     assert_eq!(visited, [2, 3, 4, 1, 5, 6, 0, 7]);
 }
 
+/// Two CTAs, of which the second begins later, visit tiles that all wait for the last of them: who visits that.
+unsafe fn wait_for_the_last<const TILES: u32, const LAST: u32>(params: *const Head, cta: u32, visited: &Visits) {
+    let weave = |role: &Whole, params: &Params| {
+        if role.cta() == 1 {
+            sleep(Duration::from_millis(200));
+        }
+        let rank = params.head.rank;
+        let slot = |[tile]: [u32; 1]| (tile < LAST).then(|| port(role, params).slot([rank, 0]).place());
+        walk_ready_first(role, stage(0, TILES, 2), slot, |at| {
+            let [tile] = at.coordinates();
+            visited.lock().unwrap().push((tile, role.cta()));
+            if tile == LAST {
+                send(&at, role, params, 0);
+            }
+        });
+    };
+    unsafe { run(params, cta, weave) }
+}
+
 #[test]
-fn more_tiles_wait_than_a_cta_puts_by() {
+fn a_cta_puts_no_more_by_than_there_is_room_for() {
     static VISITED: Visits = Mutex::new(Vec::new());
     unsafe fn simulate(params: *const Head, cta: u32) {
+        unsafe { wait_for_the_last::<100, { Queue::PUT_BY + 3 }>(params, cta, &VISITED) }
+    }
+    for _ in 0..2 {
+        launch(&mut Ranks::new(1, 2), simulate, 1);
+        let mut visited = visits(&VISITED);
+        assert!(visited.contains(&(Queue::PUT_BY + 3, 1)), "the first CTA had room for more: {visited:?}");
+        visited.sort_unstable();
+        assert!(visited.iter().map(|(tile, _)| *tile).eq(0..100), "{visited:?}");
+    }
+}
+
+#[test]
+fn a_cta_puts_no_more_by_than_an_even_share() {
+    static VISITED: Visits = Mutex::new(Vec::new());
+    unsafe fn simulate(params: *const Head, cta: u32) {
+        unsafe { wait_for_the_last::<20, 15>(params, cta, &VISITED) }
+    }
+    launch(&mut Ranks::new(1, 2), simulate, 1);
+    let visited = visits(&VISITED);
+    assert!(visited.contains(&(15, 1)), "the first CTA drew more: {visited:?}");
+    assert_eq!(visited.len(), 20);
+}
+
+#[test]
+fn a_slot_that_is_not_there_is_blamed_on_the_tile_that_waits_for_it() {
+    unsafe fn simulate(params: *const Head, cta: u32) {
         let weave = |role: &Whole, params: &Params| {
-            let rank = params.head.rank;
-            // All but the last wait for the last, which another CTA comes to if this one has no room for more.
-            let slot = |[tile]: [u32; 1]| (tile < 40).then(|| port(role, params).slot([rank, 0]).place());
-            walk_ready_first(role, stage(0, 41, 2), slot, |at| {
-                let [tile] = at.coordinates();
-                VISITED.lock().unwrap().push((tile, role.cta()));
-                if tile == 40 {
-                    send(&at, role, params, 0);
-                }
-            });
+            let slot = |[tile]: [u32; 1]| (tile == 2).then(|| port(role, params).slot([params.head.rank, 2]).place());
+            walk_ready_first(role, stage(4, 5, 1), slot, |_| {});
         };
         unsafe { run(params, cta, weave) }
     }
-    let mut ranks = Ranks::new(2, 2);
-    launch(&mut ranks, simulate, 3);
-    let mut visited: Vec<_> = visits(&VISITED).into_iter().map(|(tile, _)| tile).collect();
-    visited.sort_unstable();
-    // Of two ranks, in three launches.
-    assert!(visited.chunks(6).map(|tiles| (tiles[0], tiles[5])).eq((0..41).map(|tile| (tile, tile))), "{visited:?}");
+    let mut ranks = Ranks::new(1, 1);
+    let faults = faults_of(&mut ranks, simulate);
+    assert_eq!((faults[0].kind, faults[0].stage), (FaultKind::SlotOutOfRange as u32, 4));
+    assert_eq!((faults[0].tile[0], faults[0].slot[1]), (2, 2));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use entwine_device::abi::{self, Head, MatrixArg};
 use entwine_device::cpu::{Launch, Whole, run};
-use entwine_device::order::peers_first;
+use entwine_device::order::{ROWS_TOGETHER, peers_first};
 use entwine_device::{
     At, Channel, Matrix, Port, Role, Route, SendReceive, Sharded, Share, Stage, TileItem, bf16, matmul, tiles, walk,
 };
@@ -53,7 +53,8 @@ fn grid(world: u32, m: usize, n: usize) -> [u32; 3] {
 fn weave<R: Role>(role: &R, params: &Params) {
     let [m, n, ..] = params.head.dims.map(|dim| dim as usize);
     let share = Share { first: 0, count: params.head.ctas };
-    let stage = Stage { index: 0, grid: grid(params.head.world, m, n), share, from_end: false, rows_together: 16 };
+    let stage =
+        Stage { index: 0, grid: grid(params.head.world, m, n), share, from_end: false, rows_together: ROWS_TOGETHER };
     let (a, b) = (Sharded::woven(role, &params.matrices[0]), Matrix::woven(role, &params.matrices[1]));
     let mut c = Matrix::woven(role, &params.matrices[2]);
     walk(role, stage, peers_first, |at| {

@@ -3,7 +3,7 @@
 
 use entwine_device::abi::{self, Head};
 use entwine_device::cpu::{Whole, run};
-use entwine_device::order::row_major;
+use entwine_device::order::{ROWS_TOGETHER, row_major};
 use entwine_device::{
     At, Channel, Matrix, Port, Receive, Role, Route, Send, Share, Stage, TileItem, f16, matmul, tiles, walk,
 };
@@ -47,12 +47,22 @@ fn weave<R: Role>(role: &R, params: &Params) {
     let grid = [tiles(params.head.dims[0], BM as u32)];
     let [a, b, mut c] = params.matrices.each_ref().map(|matrix| Matrix::woven(role, matrix));
     let (sender, receiver) = (Share { first: 0, count: 2 }, Share { first: 2, count: 1 });
-    walk(role, Stage { index: 0, grid, share: sender, from_end: false, rows_together: 16 }, row_major, |at| {
-        multiply(at, &a, &b, Port::woven(role, &params.channels[0]));
-    });
-    walk(role, Stage { index: 1, grid, share: receiver, from_end: false, rows_together: 16 }, row_major, |at| {
-        compare(at, Port::woven(role, &params.channels[0]), &mut c);
-    });
+    walk(
+        role,
+        Stage { index: 0, grid, share: sender, from_end: false, rows_together: ROWS_TOGETHER },
+        row_major,
+        |at| {
+            multiply(at, &a, &b, Port::woven(role, &params.channels[0]));
+        },
+    );
+    walk(
+        role,
+        Stage { index: 1, grid, share: receiver, from_end: false, rows_together: ROWS_TOGETHER },
+        row_major,
+        |at| {
+            compare(at, Port::woven(role, &params.channels[0]), &mut c);
+        },
+    );
 }
 
 unsafe fn simulate(params: *const Head, cta: u32) {

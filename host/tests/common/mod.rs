@@ -2,7 +2,7 @@
 
 use entwine::device::abi::{Head, Params};
 use entwine::device::cpu::{self, Whole};
-use entwine::device::order::{Share, Stage};
+use entwine::device::order::{ROWS_TOGETHER, Share, Stage};
 use entwine::device::{self, Channel, Role, SendReceive, TileItem, walk};
 use entwine::prelude::*;
 use entwine::spec::*;
@@ -41,7 +41,8 @@ fn weave<R: Role>(role: &R, params: &Params<2, 1, 0>) {
     let a = Sharded::woven(role, &params.matrices[0]);
     let mut c = Matrix::woven(role, &params.matrices[1]);
     let part = device::Port::woven(role, &params.channels[0]);
-    let stage = Stage { index: 0, grid, share: Share { first: 0, count: ctas }, from_end: false, rows_together: 16 };
+    let stage =
+        Stage { index: 0, grid, share: Share { first: 0, count: ctas }, from_end: false, rows_together: ROWS_TOGETHER };
     walk(role, stage, peers_first, |at| reduce(at, &a, part, &mut c));
 }
 

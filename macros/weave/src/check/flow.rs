@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::Item;
 
-use super::slot_is_complete;
+use super::{mover, slot_is_complete};
 use crate::errors::Errors;
 use crate::extent::Extent;
 use crate::model::{Channel, Holds, Kernel, Order, OrderKind, Port, Route, Stage};
@@ -168,6 +168,8 @@ fn ready_first_knows_slots(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     }
     let Order { kind, name } = &stage.order;
     match (kind, slots.as_slice()) {
+        // That has rules of its own.
+        (OrderKind::ReadyFirst, _) if mover::scatters(stage, kernel) => {}
         (OrderKind::ReadyFirst, []) if waits.is_empty() => {
             errors.at(name, "`ready_first` goes by what has arrived, but nothing arrives for this stage");
         }

@@ -120,7 +120,8 @@ fn read_before_waiting<'u, 'a>(
     early.filter_map(|read| Some((*read, *waits.iter().find(|wait| trace.surely_followed(read, wait))?)))
 }
 
-/// Whether a matrix is read there and then: what is loaded, and values for columns, are fetched where they are used.
+/// Whether a matrix is read there and then: what is loaded, and values for columns, are fetched where they are used. Values that have a name
+/// first are not followed to there.
 fn is_read(found: &Use) -> bool {
     let summed = found.given_to.is_some_and(|method| method == "weighted_sum");
     let fetched = found.consumed && found.ends_in(&["load", "row_panel", "column_values"]);

@@ -4,7 +4,7 @@ use syn::ExprMethodCall;
 
 use super::trace::Trace;
 use crate::errors::Errors;
-use crate::model::{Holds, Kernel, Port, Stage};
+use crate::model::{Holds, Kernel, OrderKind, Stage};
 use crate::products;
 
 /// Checks that a mover's stage only moves tiles, panels or rows, and nothing beside rows.
@@ -15,10 +15,11 @@ pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
     if let Some(call) = products::calls(stage).first() {
         return errors.at(&call.func, "movers only move tiles, and multiply none: leave `carrier = mover` out");
     }
-    let is_routing = |port: &Port| matches!(kernel.channels[port.channel].holds, Holds::Routing { .. });
-    let scatters =
-        |stage: &&Stage| stage.moved && stage.ports().any(|(_, port)| is_routing(port) && port.receive.is_some());
-    let scattering = kernel.stages.iter().find(scatters);
+    if scatters(stage, kernel) && stage.order.kind == OrderKind::ReadyFirst {
+        let message = "movers scatter rows in a fixed order: what they wait for is the routing, and all of it";
+        errors.at(&stage.order.name, message);
+    }
+    let scattering = kernel.stages.iter().find(|stage| scatters(stage, kernel));
     for parameter in &stage.parameters {
         let Some(trace) = Trace::of(&stage.function.block, &[&parameter.name]) else { continue };
         for found in &trace.uses {
@@ -38,4 +39,10 @@ pub fn check(stage: &Stage, kernel: &Kernel, errors: &Errors) {
             }
         }
     }
+}
+
+/// Whether movers scatter rows in the stage.
+pub fn scatters(stage: &Stage, kernel: &Kernel) -> bool {
+    let is_routing = |channel: usize| matches!(kernel.channels[channel].holds, Holds::Routing { .. });
+    stage.moved && stage.ports().any(|(_, port)| is_routing(port.channel) && port.receive.is_some())
 }

@@ -117,7 +117,8 @@ struct Walk {
 impl Walk {
     fn of(kernel: &Kernel, index: usize, dedicated: &TokenStream) -> Self {
         let stage = &kernel.stages[index];
-        let from_end = !stage.moved && kernel.stages[..index].iter().filter(|stage| !stage.moved).count() % 2 == 1;
+        let is_dealt = |index: &usize| !kernel.stages[*index].moved && !is_queued(kernel, *index);
+        let from_end = is_dealt(&index) && (0..index).filter(is_dealt).count() % 2 == 1;
         let (name, index) = (stage.name(), literal(index));
         let received = routings(kernel, stage)
             .filter(|(_, channel, _)| stage.port(*channel).is_some_and(|port| port.receive.is_some()));
@@ -179,6 +180,12 @@ impl Walk {
             }
         })
     }
+}
+
+/// Whether the stage's tiles are taken from a queue, and not dealt.
+fn is_queued(kernel: &Kernel, index: usize) -> bool {
+    let has_beside = kernel.stages.get(index + 1).is_some_and(|stage| stage.beside.is_some());
+    has_beside || kernel.stages[index].order.kind == OrderKind::ReadyFirst
 }
 
 fn walk(kernel: &Kernel, index: usize, dedicated: &TokenStream, sizes: &[Ident]) -> TokenStream {
