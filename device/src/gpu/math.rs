@@ -145,6 +145,18 @@ impl<'c, 'p, C: Config> Math<'c, 'p, C> {
         unsafe { self.cta.read_choice(cursor.slot) }
     }
 
+    /// Waits for the loader to tell what decides nothing, unless the launch is given up. Beside a tile's elements there are no registers to
+    /// wait for the loader's end.
+    #[inline(always)]
+    fn hear_of_what_came(&self) {
+        let cursor = self.choice.get();
+        self.choice.set(cursor.next(CHOICES));
+        self.cta.wait_together(self.cta.chosen(cursor.slot), cursor.parity);
+        if !self.cta.is_given_up() {
+            unsafe { self.cta.read_choice(cursor.slot) };
+        }
+    }
+
     /// Whether the launch is given up, as any lane knows. All lanes of a warp go the same way.
     ///
     /// # Safety
@@ -431,7 +443,7 @@ impl<'c, 'p, C: Config> Role for Math<'c, 'p, C> {
         f: impl Fn(f32, f32) -> f32,
     ) -> E::Held<S> {
         self.event(EventKind::Wait);
-        self.hear(0);
+        self.hear_of_what_came();
         self.event(EventKind::Ready);
         unsafe { columns::zip::<E, F, S>(tile, from, self.lane % 4 * 2, S::COLUMNS / 8, f) }
     }
